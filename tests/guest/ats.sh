@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what devices.sh uses; single words; what comes from elsewhere
-# Devices with a TLB of their own (ATS): a disk and a NIC that the kernel has turned it on for, with the cases of
-# devices.sh; and a command for that TLB behind each for the IOMMU's own caches that an unmap is to send.
+# Devices with a TLB (ATS): a disk and a NIC for which the kernel has enabled ATS, with the cases of devices.sh. Checks
+# that each unmap sends a device TLB command after each command for the IOMMU's own caches.
 
 ATS_DISK=0000:0c:00.0
 ATS_NIC=0000:0d:00.0
@@ -20,7 +20,7 @@ case_ats_is_on() {
 case_ats_disk() { works_as_disks $ATS_DISK 1; }
 case_ats_nic() { works_as_nic $ATS_NIC; }
 
-# each_way COMMAND...: under each policy, by the IOMMU's driver and in place.
+# each_way COMMAND...: under each policy, with kernel tables and with direct tables.
 each_way() {
 	for TABLES in ${ATS_TABLES:-kernel direct}; do
 		for policy in $POLICIES copy; do

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What `auto` chooses: a case for each line of its table (kmod/auto.c) that this machine can make, and what comes of a choice.
+# The choices of `auto`: a case for each line of its table (kmod/auto.c) that this machine can reach, and the effects of
+# a choice.
 
-# auto_is BDF BEGINNING: what auto has chosen, or would: its policy, level and reason.
+# auto_is BDF BEGINNING: checks the beginning of auto's choice, in force or not: policy, level and reason.
 auto_is() {
 	case "$(get $1 auto_policy)" in
 	"$2"*) ;;
@@ -10,7 +11,7 @@ auto_is() {
 	esac
 }
 
-# in_force BDF POLICY: auto is asked for, and this is what it has chosen.
+# in_force BDF POLICY: auto is selected and has chosen POLICY.
 in_force() {
 	expect_equal "$1: what is chosen" "$(policy_of $1)" auto
 	expect_equal "$1: the policy of auto" "$(get $1 auto_policy | sed 's/ .*//')" $2
@@ -31,10 +32,10 @@ auto_works() {
 
 # --- by IOMMU, type and device -----------------------------------------------------------------------------------
 
-# auto_of_a_nic TYPE POLICY LEVEL REASON MORE: the reason has more to it where the IOMMU has to be told of each map.
+# auto_of_a_nic TYPE POLICY LEVEL REASON MORE: MORE is appended to the reason if the IOMMU needs map-side flushes.
 auto_of_a_nic() {
 	set_group_type $E1000E $1
-	# DMA to DMA-FQ attaches nothing: the module looks again when it is asked for a choice.
+	# A change from DMA to DMA-FQ attaches nothing: the module evaluates again when a policy is chosen.
 	put $E1000E policy none || failure "$E1000E: none was refused: $(cat /tmp/put)"
 	case $FLUSHES_MAPS in
 	1) auto_is $E1000E "$2 $3: $4$5" ;;
@@ -57,7 +58,7 @@ case_auto_of_a_nic_that_the_kernel_makes_strict() {
 case_auto_of_a_disk() {
 	auto_is $DATA "strict strict: it has storage"
 	auto_works $DATA strict strict
-	# The type of the kernel's own path is no matter.
+	# The type of the kernel's own path has no influence.
 	set_group_type $DATA DMA-FQ
 	auto_is $DATA "strict strict: it has storage"
 	all_off
@@ -67,7 +68,7 @@ case_auto_of_another_device() {
 	auto_is $TESTDEV "strict strict: it has a device that is neither storage nor an Ethernet NIC"
 }
 
-# A group that does not translate yet is asked again when its driver binds.
+# A group that does not translate yet is evaluated again when its driver binds.
 case_auto_before_the_type_is_changed() {
 	set_group_type $E1000E identity
 	auto_is $E1000E "strict strict: its group does not translate"
@@ -84,7 +85,7 @@ case_auto_before_the_type_is_changed() {
 
 # --- groups ------------------------------------------------------------------------------------------------------
 
-# Of a NIC, a disk and another device the strictest counts, whichever is asked.
+# With a NIC, a disk and another device the strictest choice counts, whichever device is asked.
 case_auto_of_a_group() {
 	for member in 0000:09:00.0 0000:0a:00.0 0000:0b:00.0; do
 		unbind $member
@@ -92,7 +93,7 @@ case_auto_of_a_group() {
 	done
 }
 
-# A device of its own kind that comes later has its say, and goes with it.
+# A device of another kind that joins later changes the choice, until the device leaves.
 case_auto_when_a_disk_joins() {
 	nic=0000:09:00.0
 	disk=0000:0a:00.0
@@ -121,7 +122,7 @@ case_auto_in_the_menu() {
 	put $E1000E policy none
 }
 
-# In the log once for a device, and again only for another reason.
+# The log names the reason once per device, and again only for another reason.
 case_auto_says_why() {
 	plug_again $E1000E
 	log_mark
@@ -140,7 +141,7 @@ case_auto_says_why() {
 	all_off
 }
 
-# From any policy to auto and back, while packets come.
+# From any policy to auto and back, while packets arrive.
 case_auto_and_others() {
 	take fused $E1000E
 	nic_start $E1000E
@@ -158,7 +159,7 @@ case_auto_and_others() {
 	all_off
 }
 
-# What auto has chosen has its defaults; who wants others names the policy.
+# A choice of auto has default tunables; other tunables require a named policy.
 case_auto_has_no_tunables() {
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
 	for file in max_window_us batch_pages range_commands_max copy_bytes pool_mib; do
@@ -192,7 +193,7 @@ case_auto_of_an_untrusted_device() {
 	all_off
 }
 
-# --- rules and the floor: the module is loaded anew ---------------------------------------------------------------
+# --- rules and the floor: the module is loaded again ----------------------------------------------------------------
 
 case_auto_by_rules() {
 	load_refused 'refused: rules: auto has no tunables: "max_window_us:5"' rules=*=auto,max_window_us:5
@@ -209,7 +210,7 @@ case_auto_by_rules() {
 		expect_equal "the level" "$(get $E1000E level)" held
 		unbind $E1000E
 	done
-	# The operator's choice is above it, and so is a rule that is stronger; none is weaker than any.
+	# The operator's choice and a stronger rule go above the floor; nothing goes below.
 	put $E1000E policy lazy || failure "lazy was refused: $(cat /tmp/put)"
 	bind $E1000E
 	expect_policy $E1000E lazy
@@ -228,7 +229,7 @@ case_auto_above_the_floor() {
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
 	in_force $E1000E strict
 	put $E1000E policy none
-	# A lower one makes it no weaker than it is.
+	# A lower floor does not weaken auto's choice.
 	load_with min_level=none || give_up "insmod failed"
 	auto_is $E1000E "fused held: "
 	load_plain

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# A batch-aware driver: what include/xsmmu/dma.h promises, and what the debug mode makes of its misuse.
+# A batch-aware driver: the promises of include/xsmmu/dma.h, and the debug mode's reports of misuse.
 
-# The lab's module and this driver.
+# The lab's module and the deferred test driver.
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
 AWARE=/sys/bus/pci/drivers/xsmmu_deferred_test
 
-# aware MODE: bind it; what it makes of it is the caller's to judge.
+# aware MODE: bind the driver in MODE; the caller checks the result.
 aware() {
 	echo "$1" >/sys/module/xsmmu_deferred_test/parameters/mode
 	echo $TESTDEV >$AWARE/bind
@@ -19,8 +19,8 @@ case_aware_on_the_kernels_path() {
 	unbind $TESTDEV
 }
 
-# A device that the IOMMU does not translate has no operations of its own, and here (swiotlb=force) its buffers are
-# copied: an unmap without a flush is the ordinary one, which copies back before it gives the copy's place away.
+# A device without translation has no DMA operations, and here (swiotlb=force) its buffers bounce: an unmap without a
+# flush is the ordinary unmap, which copies back before it frees the slot.
 case_aware_on_passthrough() {
 	set_group_type $TESTDEV identity
 	for mode in kernel bounce; do
@@ -48,7 +48,7 @@ case_aware() {
 	all_off
 }
 
-# What it has copied is a copy to its unmaps without a flush, one by one and as a list; none is a bad unmap.
+# Unmaps without a flush, single and as a list, find the copies of copied buffers; none is a bad unmap.
 case_aware_copies() {
 	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
 	put $TESTDEV copy_bytes 4096 || failure "4096 was refused: $(cat /tmp/put)"
@@ -60,7 +60,7 @@ case_aware_copies() {
 	all_off
 }
 
-# Strict until the driver has said what it is, and again when it has gone.
+# Strict until the driver declares itself batch-aware, and strict again after the driver's removal.
 case_auto_of_an_aware_driver() {
 	echo Y >/sys/module/xsmmu_deferred_test/parameters/waits
 	put $TESTDEV policy auto || failure "auto was refused: $(cat /tmp/put)"
@@ -109,7 +109,7 @@ case_a_forgotten_flush() {
 	all_off
 }
 
-# The first is found on any IOMMU, the second when something is mapped or unmapped without a flush later on.
+# The debug mode finds the first error on any IOMMU, and the second at a later map or unmap without a flush.
 case_a_forgotten_flush_of_maps() {
 	echo Y >/sys/module/xsmmu/parameters/debug
 	put $TESTDEV policy fused
@@ -125,7 +125,7 @@ case_a_forgotten_flush_of_maps() {
 	all_off
 }
 
-# A hundred maps are one flush where each needs one, or few, if their IOVAs are not neighbours; and none elsewhere.
+# A hundred maps share one flush if maps need flushes, or a few if their IOVAs are not adjacent; else no flush.
 case_maps_without_a_flush() {
 	echo N >/sys/module/xsmmu/parameters/debug
 	for policy in $POLICIES; do
@@ -147,8 +147,8 @@ case_maps_without_a_flush() {
 	all_off
 }
 
-# Where maps need a flush, it tells of each page: of an ordinary map, of pages of a block, of maps whose flush is the driver's.
-# Virtio-iommu's sends all requests, whatever its range.
+# A map-side flush covers each page: of an ordinary map, of the pages of a block, of maps that the driver flushes. The
+# flush of virtio-iommu sends all requests, whatever its range.
 case_maps_are_flushed_to_the_last_page() {
 	[ "$FLUSHES_MAPS $MAPS_ARE_SEEN" = "1 0" ] || return 0
 	echo N >/sys/module/xsmmu/parameters/debug
@@ -173,7 +173,7 @@ case_maps_are_flushed_to_the_last_page() {
 	all_off
 }
 
-# A batch-aware driver's: of 256 maps, of a refill, of a packet. Few flushes where each map would need one, else none.
+# A batch-aware driver's maps: 256 at once, a refill, a packet. Few flushes if each map would need a flush, else none.
 case_maps_together_are_few_commands() {
 	echo Y >/sys/module/xsmmu_lab/parameters/batch_aware
 	runs=/sys/kernel/debug/xsmmu_lab/$TESTDEV
@@ -199,12 +199,12 @@ case_maps_together_are_few_commands() {
 	all_off
 }
 
-# traced_pages EVENT: of all lines of the recording.
+# traced_pages EVENT: the sum over all lines of the recording.
 traced_pages() {
 	sed -n "s/.* $1: device=$TESTDEV .* pages=\([0-9]*\)$/\1/p" /sys/kernel/tracing/trace | awk '{total += $1} END{print total + 0}'
 }
 
-# The tracepoints tell of each page that a batch-aware driver maps and unmaps, in blocks and lists, too.
+# The tracepoints report each page that a batch-aware driver maps and unmaps, also in blocks and lists.
 case_an_aware_driver_is_traced() {
 	echo 20000 >/sys/kernel/tracing/buffer_size_kb
 	echo N >/sys/module/xsmmu/parameters/debug

@@ -1,14 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# /sbin/init of a machine that has Python: what xsmmu bench measures and takes, and that all of it is put back.
+# /sbin/init of a machine with Python: xsmmu bench's measurements and duration, and the restored state afterwards.
 # shellcheck source=boot_lib.sh
 . /sbin/boot_lib.sh
 
 NIC=/sys/bus/pci/devices/0000:00:02.0
 export PYTHONPATH=/opt LANG=C.UTF-8
 
-# try NAME ARGUMENT...: how the command ends, what it says last, and what the NIC is then.
+# try NAME ARGUMENT...: the command's exit status and last line, and the NIC's state afterwards.
 try() {
 	name=$1
 	shift
@@ -47,7 +46,7 @@ say "window $(cat $NIC/xsmmu/max_window_us)"
 say "table $(tail -n 1 /tmp/out)"
 say "calibration $(tr -d '\n' </var/lib/xsmmu/calibration.json)"
 
-# Ctrl-C. (A process in the background would have it ignored, so this one is in front.)
+# Ctrl-C. The command runs in the foreground, because background processes ignore SIGINT.
 (
 	until [ -e $NIC/xsmmu_bench/micro ]; do sleep 0.1; done
 	sleep 3

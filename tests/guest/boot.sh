@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# /sbin/init of a machine that was booted from its own disk: says what the initramfs has left, and tries disk and NIC.
+# /sbin/init of a machine that booted from its own disk: reports the initramfs's results, and tries disk and NIC.
 # shellcheck source=boot_lib.sh
 . /sbin/boot_lib.sh
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# For what is /sbin/init of a machine that was booted from its own disk. It loads no module itself.
+# For scripts that are /sbin/init of a machine booted from its own disk. Loads no module.
 export PATH=/bin:/tmp
 
 say() {
@@ -20,7 +19,7 @@ device() {
 	done
 }
 
-# What the initramfs has left: on which disk it stands, and that it can be written.
+# Reports the state after the initramfs: the root disk, and that the disk is writable.
 begin() {
 	busybox mount -t proc proc /proc 2>/dev/null
 	busybox mount -t sysfs sysfs /sys 2>/dev/null
@@ -30,7 +29,7 @@ begin() {
 	say "root $(awk '$2 == "/" && $3 == "ext4" { print $1 }' /proc/mounts)"
 }
 
-# write_and_read DATA FILE: the data's hash, and that of what the disk has of it in a file.
+# write_and_read DATA FILE: the hashes of the data and of the file on the disk.
 write_and_read() {
 	cp "$1" "$2"
 	flush

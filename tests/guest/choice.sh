@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What chooses a policy beside the operator's write: rules, what was chosen before, and the floor under all of them.
+# Sources of a policy beside the operator's write: rules, remembered choices, and the floor under all of them.
 
-# load_with PARAMETER...: the module, anew.
+# load_with PARAMETER...: loads the module again.
 load_with() {
 	if [ -e /sys/module/xsmmu ]; then
 		rmmod xsmmu || give_up "rmmod was refused"
@@ -30,7 +30,7 @@ load_plain() {
 	all_off
 }
 
-# A build that takes this kernel for a newer one than it is for. insmod may try twice.
+# A build that takes this kernel for a newer kernel than supported. insmod may try twice.
 case_a_kernel_that_is_too_new() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	log_mark
@@ -74,7 +74,7 @@ case_bad_rules() {
 	load_plain
 }
 
-# The first rule that matches decides; one of a driver when it binds.
+# The first matching rule decides; a rule about a driver when the driver binds.
 case_rules() {
 	load_with "rules=$DISK0=fused,max_window_us:500;class:0200=xsmmu;8086:10d3=lazy;driver:nvme=fands,batch_pages:99;*=strict" ||
 		give_up "insmod failed"
@@ -111,12 +111,13 @@ case_rules() {
 	load_plain
 }
 
-# passed_over BDF POLICY COUNT: so many lines since the mark say that it keeps its group on the kernel's own path.
+# passed_over BDF POLICY COUNT: since the mark, COUNT lines say that the device keeps its group on the kernel's own
+# path.
 passed_over() {
 	expect_equal "$1: lines that say so" "$(log_since | grep -cE "$1: xsmmu: $2 is chosen for IOMMU group [0-9]+ and passed over: untrusted \(external-facing\) device: leave")" $3
 }
 
-# The log says once why a rule, or the default, does not hold for an untrusted device, however often its driver comes.
+# The log says once why a rule, or the default, does not apply to an untrusted device, however often a driver binds.
 case_rules_of_an_untrusted_device() {
 	for words in "rules=$IGB=strict strict" "rules=driver:igb=copy copy" "rules=*=auto auto" "policy=fused fused"; do
 		log_mark
@@ -156,7 +157,7 @@ case_rules_beside_an_untrusted_device() {
 	load_plain
 }
 
-# In a group that a rule took over, and that is at work, a device that is trusted no more is blocked: no change waits for it.
+# In an attached group with a rule's policy, a device that becomes untrusted is blocked: no change waits for the device.
 case_a_rules_choice_at_work_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0
 	untrusted=0000:0b:00.0
@@ -174,7 +175,7 @@ case_a_rules_choice_at_work_beside_an_untrusted_device() {
 	load_plain
 }
 
-# The operator's choice is passed over once a device of the group is trusted no more, and found again when it is.
+# The operator's choice is skipped while a device of the group is untrusted, and applies again afterwards.
 case_a_choice_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0
 	untrusted=0000:0b:00.0
@@ -205,7 +206,7 @@ plug_again() {
 	[ -e "$(xs $1 policy)" ] || failure "$1 has no folder after a rescan"
 }
 
-# What the operator has chosen is found again, tunables and all, whatever the rules say; what a rule has, by the rule.
+# The operator's choice is remembered with its tunables, whatever the rules say; a rule's choice follows the rule.
 case_a_choice_outlives_the_device() {
 	load_with rules=class:02=lazy || give_up "insmod failed"
 	plug_again $E1000E
@@ -226,7 +227,7 @@ case_a_choice_outlives_the_device() {
 	load_plain
 }
 
-# A policy that is chosen again has its defaults, whatever of them was changed.
+# Choosing a policy again resets changed tunables to their defaults.
 case_chosen_again() {
 	put $E1000E policy fused || failure "fused was refused: $(cat /tmp/put)"
 	for file in max_window_us batch_pages range_commands_max copy_bytes pool_mib; do
@@ -251,7 +252,7 @@ case_floor() {
 	load_plain
 }
 
-# Rules leave alone a group of which a driver was bound before the module was loaded, until it is gone.
+# Rules skip a group with a driver that was bound before the module was loaded, until the driver is gone.
 case_rules_under_bound_drivers() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0
@@ -270,7 +271,7 @@ case_rules_under_bound_drivers() {
 	load_plain
 }
 
-# A rule does not choose under a driver.
+# A rule does not choose under a bound driver.
 case_rule_under_its_driver() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	echo kernel >/sys/module/xsmmu_dma_api_test/parameters/mode
@@ -282,7 +283,7 @@ case_rule_under_its_driver() {
 	load_plain
 }
 
-# Where rules differ for devices of a group, the highest level counts, whichever comes first.
+# If rules differ for the devices of a group, the highest level counts, whichever device comes first.
 case_rules_that_differ() {
 	load_with "rules=$DISK0=fused;$DISK1=lazy" || give_up "insmod failed"
 	expect_policy $DISK0 fused
@@ -304,7 +305,8 @@ case_each_capability() {
 	expect_equal "the policy" "$(policy_of $E1000E)" none
 }
 
-# Of what was chosen for the devices of a group, some of which were away, the last counts, whichever comes first.
+# Of the choices for the devices of a group, some of which were absent, the last choice counts, whichever device comes
+# first.
 case_the_last_choice_counts() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Small buffers that are copied: what is, to whom it is worth it, and what becomes of copies when a driver goes.
+# Copies of small buffers: which buffers are copied, for which drivers copies pay, and the copies' fate when a driver
+# goes.
 
 COPIED=/sys/bus/pci/drivers/xsmmu_bounce_test
 COPIED_PARAMETERS=/sys/module/xsmmu_bounce_test/parameters
 MIB=1048576
 
-# copied MODE [LIMIT]: bind the driver whose small buffers are copied; what it makes of it is the caller's to judge.
+# copied MODE [LIMIT]: bind the bounce test driver in MODE; the caller checks the result.
 copied() {
 	echo "$1" >$COPIED_PARAMETERS/mode
 	echo "${2:-4096}" >$COPIED_PARAMETERS/limit
@@ -21,7 +22,7 @@ copies_of() {
 	stat_of "$1" copied_maps
 }
 
-# Under the policy that is for it, and beside what others do, with one limit or another.
+# Under the policy `copy`, and under other policies with copies, with several limits.
 case_every_kind_of_copy() {
 	for choice in copy:4096 strict:4096 fused:256 lazy:1514 fands:4096 xsmmu:2048 fused:4096; do
 		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
@@ -43,7 +44,7 @@ case_every_kind_of_copy() {
 	all_off
 }
 
-# A driver that knows nothing of it, and one that behaves badly.
+# An unmodified driver, and the DMA API test driver.
 case_what_is_large_is_mapped() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	expect_equal "what is copied under copy" "$(get $TESTDEV copy_bytes)" 4096
@@ -56,7 +57,7 @@ case_what_is_large_is_mapped() {
 	all_off
 }
 
-# A driver that sets no mask, as one on the kernel's own path, which needs no syncs, did before.
+# A driver without a DMA mask, which needed no syncs on the kernel's own path before.
 case_syncs_are_not_skipped() {
 	rude kernel 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
@@ -88,20 +89,20 @@ pool_has() {
 	[ "$(stat_of $TESTDEV pool_bytes)" = "$1" ]
 }
 
-# What nobody needs any more goes, but for one of each kind.
+# Idle chunks are freed, except one of each kind.
 case_the_pool_shrinks() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	copied many 2>/dev/null || failure "$(said)"
 	[ "$(stat_of $TESTDEV pool_bytes)" -ge $((4 * MIB)) ] || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes"
 	until_true 30 pool_has $((2 * MIB)) || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes still"
-	# As much as it may have is not too much.
+	# A pool at its limit is not above it.
 	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
 	sleep 12
 	expect_equal "the pool's memory, at its limit" "$(stat_of $TESTDEV pool_bytes)" $((2 * MIB))
 	unbind $TESTDEV
 	expect_balance $TESTDEV
-	# Nobody looks at a pool that is gone.
+	# No worker touches a pool that is gone.
 	sleep 12
 	put $TESTDEV pool_mib 64 || failure "64 MiB were refused: $(cat /tmp/put)"
 	all_off
@@ -111,7 +112,7 @@ pool_has_at_most() {
 	[ "$(stat_of $TESTDEV pool_bytes)" -le "$1" ]
 }
 
-# What it has is of all kinds, and idle.
+# The pool has chunks of all kinds, all idle.
 case_a_lower_limit_frees() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	copied checks 2>/dev/null || failure "$(said)"
@@ -150,7 +151,7 @@ case_copying_is_chosen_before_a_driver_binds() {
 	disk_start $DATA
 	small_work $DATA
 	[ "$(copies_of $DATA)" -gt 0 ] || failure "nothing was copied"
-	# From then on any choice is, under traffic.
+	# From here on every choice is possible under traffic.
 	for choice in fused:0 copy:4096 strict:0 fused:256 lazy:4096 copy:512; do
 		accepted $DATA policy ${choice%:*}
 		accepted $DATA copy_bytes ${choice#*:}
@@ -209,7 +210,7 @@ case_copies_of_real_drivers() {
 			before=$(copies_of $device)
 			small_work $device
 			small_work $device
-			# Disks are read by the page, and packets here are of 1,400 bytes.
+			# Disks are read by the page, and packets here have 1,400 bytes.
 			[ "$(copies_of $device)" -gt "$before" ] || [ ${choice#*:} = 256 ] || [ "$device:$choice" = "$DATA:fused:2048" ] ||
 				failure "$device: $choice: nothing was copied"
 			unbind $device
@@ -221,8 +222,8 @@ case_copies_of_real_drivers() {
 
 KEPT=12
 
-# A driver has left copies behind: they are named, work on after it has gone, also when another one has come, in another
-# domain; then all is given back.
+# A driver leaves copies behind: the log names them, they work after the driver's removal, also with another driver in
+# another domain; then everything is freed.
 case_copies_outlive_their_driver() {
 	for next in none same new; do
 		put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
@@ -248,7 +249,7 @@ case_copies_outlive_their_driver() {
 	all_off
 }
 
-# A driver's thread that maps when its driver has gone gets nothing, rather than a copy that the device does not reach.
+# A driver's thread that maps after the driver's removal gets an error, rather than a copy that the device cannot reach.
 case_a_late_copy() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
@@ -259,7 +260,7 @@ case_a_late_copy() {
 	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	expect_equal "maps that failed" "$(stat_of $TESTDEV map_failures)" 1
-	# With the module goes its count of them.
+	# Unloading the module removes the count.
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
@@ -270,8 +271,8 @@ fire() {
 	echo 1 >$COPIED_PARAMETERS/fire
 }
 
-# The device itself: it writes to copies that it may write to, to none that it may only read, and to none at all when their
-# driver has gone. It cannot be told to read: whether it may is in the page table.
+# The device writes to writable copies, to no read-only copy, and to no copy after their driver's removal. The device
+# cannot be told to read, so the test looks into the page table for read access.
 case_what_is_read_is_not_written() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -292,7 +293,7 @@ case_what_is_read_is_not_written() {
 	all_off
 }
 
-# Each poll maps more than a chunk has bounce buffers for, and unmaps it all: the pool grows until it is enough.
+# Each poll maps more buffers than a chunk has bounce buffers, and unmaps all: the pool grows until large enough.
 case_bursts_are_copied() {
 	take copy $TESTDEV
 	for _ in 1 2 3; do
@@ -308,7 +309,7 @@ case_bursts_are_copied() {
 	all_off
 }
 
-# A sync of more than any copy has is ignored and counted. A warning on the console ends the guest.
+# A sync longer than any copy is ignored and counted. A warning on the console ends the guest.
 case_a_sync_of_too_much() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -323,7 +324,7 @@ case_a_sync_of_too_much() {
 	all_off
 }
 
-# A rule says of a group at work that it copies.
+# A rule wants copies for an attached group.
 rule_too_late() {
 	joins=0000:0b:00.0
 	works=0000:0a:00.0
@@ -338,7 +339,7 @@ rule_too_late() {
 	expect_equal "what is copied" "$(get $works copy_bytes)" 0
 }
 
-# What a rule says of copies comes too late for a group that is at work without.
+# A rule for copies comes too late for a group that is attached without copies.
 case_a_rule_copies_too_late() {
 	rule_too_late
 	expect_equal "copies" "$(copies_of $works)" 0
@@ -348,12 +349,12 @@ case_a_rule_copies_too_late() {
 	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
 	accepted $works max_window_us 500
 	unbind $joins $works
-	# Now all drivers that were bound without have gone.
+	# All drivers that were bound without copies are gone now.
 	echo $joins >$COPIED/bind 2>/dev/null || failure "alone: $(said)"
 	expect_equal "what is copied, later" "$(get $joins copy_bytes)" 4096
 	[ "$(copies_of $joins)" -gt 0 ] || failure "nothing was copied"
 	unbind $joins
-	# The policy itself is no exception.
+	# The policy `copy` itself is treated alike.
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko "rules=driver:xsmmu_bounce_test=copy;*=fused" || give_up "insmod failed"
 	bind $works
@@ -365,7 +366,7 @@ case_a_rule_copies_too_late() {
 	insmod /modules/xsmmu.ko
 }
 
-# What is chosen stays, whatever is in force: beside another choice, and when the devices come again.
+# A choice is remembered, whatever is in force: beside another choice, and when the devices return.
 case_what_is_chosen_is_not_what_is_in_force() {
 	rule_too_late
 	accepted $works max_window_us 500
@@ -377,7 +378,7 @@ case_what_is_chosen_is_not_what_is_in_force() {
 	plug_back $joins $works
 	expect_equal "what is copied, plugged again" "$(get $works copy_bytes)" 4096
 	expect_equal "the window, plugged again" "$(get $works max_window_us)" 500
-	# The policy in force is chosen, with its defaults: it copies nothing.
+	# The policy in force is chosen again with its defaults, which copy nothing.
 	rule_too_late
 	accepted $works policy strict
 	unbind $joins $works
@@ -386,7 +387,7 @@ case_what_is_chosen_is_not_what_is_in_force() {
 	insmod /modules/xsmmu.ko
 }
 
-# The device itself, when memory of the pool has made room for another kind of bounce buffers.
+# The device writes to a chunk whose memory now holds another kind of bounce buffers.
 case_what_has_gone_is_not_written() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -400,7 +401,7 @@ case_what_has_gone_is_not_written() {
 	all_off
 }
 
-# Beside a buffer the device finds nothing that was there before.
+# Beside a buffer the device finds no earlier content.
 case_chunks_are_empty() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
@@ -410,7 +411,8 @@ case_chunks_are_empty() {
 	all_off
 }
 
-# As drivers share pages with their devices that are never copied on the kernel's own path; strict shows what is expected.
+# Drivers that share parts of pages with their devices, which are never copied on the kernel's own path; strict gives
+# the expected result.
 case_pages_that_are_shared_in_parts() {
 	for choice in strict:flip strict:unsynced strict:prime strict:svm copy:flip copy:unsynced copy:prime copy:svm \
 		strict:polls copy:polls; do
@@ -422,7 +424,8 @@ case_pages_that_are_shared_in_parts() {
 	all_off
 }
 
-# A driver that writes into its buffer between its sync and its unmap. What has to keep its place, and is not aligned, is mapped.
+# A driver that writes into its buffer between its sync and its unmap. A buffer that must keep its offset and is not
+# aligned is mapped.
 case_a_driver_that_aligns() {
 	for choice in strict:align1:mapped strict:align2:mapped strict:align_row:mapped copy:align1:copied copy:align2:copied \
 		copy:align_begin:copied copy:align_end:copied copy:align_row:mapped copy:align_page:copied copy:align_few:copied \

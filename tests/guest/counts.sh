@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What the module counts of the commands that it has the IOMMU sent, and what the IOMMU was sent, kind by kind.
+# The module's counts of invalidation commands equal the commands that the IOMMU received, kind by kind.
 
-# Five pages at a time fall on any page: what is not aligned may be more than one command.
+# Flushes of five pages begin at any page: an unaligned range may take more than one command.
 case_commands_of_a_disk() {
 	for policy in $POLICIES copy; do
 		take "$policy" $DATA
@@ -14,7 +14,7 @@ case_commands_of_a_disk() {
 		work_on $DATA
 		dd if="$(disk_of $DATA)" of=/dev/null bs=20k count=64 iflag=direct 2>/tmp/dd || failure "$(tail -n 1 /tmp/dd)"
 		counted $DATA "a disk under $policy"
-		# Its lists have no holes, which some IOMMUs cannot defer.
+		# Its lists have no holes; some IOMMUs cannot defer holes.
 		case $policy in
 		lazy | fands) expect_equal "$policy: unmaps that were not deferred" "$(stat_of $DATA flush_unmap)" "$at_once" ;;
 		esac
@@ -41,7 +41,7 @@ case_commands_of_a_nic() {
 	all_off
 }
 
-# More blocks than one range has.
+# More blocks than a range holds.
 case_commands_of_many_pages() {
 	for policy in $POLICIES copy; do
 		take "$policy" $TESTDEV
@@ -56,7 +56,7 @@ case_commands_of_many_pages() {
 	all_off
 }
 
-# More than the largest command of some IOMMUs has, and as many as take several of another's.
+# More pages than the largest command of some IOMMUs covers, and as many as take several commands of another IOMMU.
 case_commands_of_ranges() {
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
@@ -71,10 +71,10 @@ case_commands_of_ranges() {
 	all_off
 }
 
-# The function by which VT-d's driver, up to 6.12, frees a page-table page before it invalidates.
+# VT-d's driver up to 6.12 frees a page-table page before the invalidation, by this function.
 FREES_EARLY=$(sed -n 's/^[0-9a-f]* . \(dma_pte_free_level[^ ]*\)$/\1/p' /proc/kallsyms | head -n 1)
 
-# early_frees_from, early_frees: how often it is called.
+# early_frees_from, early_frees: count the calls of the function.
 early_frees_from() {
 	[ -n "$FREES_EARLY" ] || return 0
 	echo "p:xs_frees_early $FREES_EARLY" >/sys/kernel/tracing/kprobe_events || failure "there is no probe of $FREES_EARLY"
@@ -89,7 +89,7 @@ early_frees() {
 	echo >/sys/kernel/tracing/kprobe_events
 }
 
-# small_maps_were_there HOW_MANY POLICY: and have left empty page tables, which the next engine maps over.
+# small_maps_were_there HOW_MANY POLICY: earlier maps left empty page tables, and the next engine maps over them.
 small_maps_were_there() {
 	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
 	log_mark
@@ -99,7 +99,7 @@ small_maps_were_there() {
 	rude ranges
 }
 
-# Nobody counts what a driver sends for page-table pages that large entries replace.
+# The commands for page-table pages replaced by large entries are not counted.
 case_commands_of_large_maps_over_small_ones() {
 	for policy in $POLICIES; do
 		small_maps_were_there some "$policy"
@@ -114,8 +114,8 @@ case_commands_of_large_maps_over_small_ones() {
 	all_off
 }
 
-# The memory of copies has large entries, and IOVAs that nobody else has as long as there is an engine. Other drivers than
-# VT-d's up to 6.12 keep the order, and are not asked to free what is empty: what they send for it nobody counts.
+# The memory of copies has large entries, and exclusive IOVAs while the engine exists. Drivers other than VT-d's up to
+# 6.12 keep the order and are not asked to free empty tables, because their commands for that are not counted.
 case_commands_of_copies_over_small_maps() {
 	[ -n "$FREES_EARLY" ] && [ -e "$(device_dir $TESTDEV)/iommu/intel-iommu" ] || return 0
 	small_maps_were_there most copy
@@ -129,7 +129,7 @@ case_commands_of_copies_over_small_maps() {
 	all_off
 }
 
-# Where a removal needs memory, one that could not be made is made again: the host looks what is left mapped in the device.
+# If a removal needs memory and fails, the removal is repeated: the host checks the mappings left in the device.
 case_removals_that_failed() {
 	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ] || return 0
 	for policy in $POLICIES; do
@@ -154,7 +154,7 @@ case_removals_that_failed() {
 	all_off
 }
 
-# What a driver leaves is removed behind it, and so are the chunks of copies.
+# A leaving driver's mappings are removed, as are the chunks of copies.
 case_commands_of_a_driver_that_leaves_mappings() {
 	for policy in $POLICIES copy; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"

@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# /sbin/init of a machine that crashes: loads a crash kernel and crashes while the disk is written, and in the crash
-# kernel writes a dump to the same disk.
+# /sbin/init of a machine that crashes: loads a crash kernel, crashes while the disk is written, and in the crash kernel
+# writes a dump to the same disk.
 # shellcheck source=boot_lib.sh
 . /sbin/boot_lib.sh
 
 DISK=0000:00:03.0
 
-# As Debian's kdump-tools has it. The kernel's first line is said, too, which tells its lines from those before.
+# Loads as Debian's kdump-tools do. The crash kernel's first line is printed, too, which separates its lines from
+# earlier lines.
 crash_kernel() {
 	set -- --reuse-cmdline --append="irqpoll nr_cpus=1 reset_devices loglevel=6" --initrd=/boot/initrd.img /boot/vmlinuz
 	/usr/sbin/kexec -p -s "$@"
 	say "loaded $(cat /sys/kernel/kexec_crash_loaded)"
 }
 
-# Writes past the page cache, so that there are always some under way.
+# Writes past the page cache, so that some writes are always in flight.
 writes() {
 	while :; do
 		dd if=/tmp/data of=/load bs=64k oflag=direct conv=notrunc 2>/dev/null

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# The life cycle again and again: policy, bind, traffic, unbind, no policy, the kernel's own path. What stays behind?
+# Repeated life cycles: policy, bind, traffic, unbind, no policy, the kernel's own path. Checks for leftovers.
 
-# cycle BDF POLICY: one turn; with policy none the kernel's own path does the work instead, for comparison.
+# cycle BDF POLICY: one cycle; with policy none on the kernel's own path, for comparison.
 cycle() {
 	put "$1" policy "$2" || failure "policy $2 was refused: $(cat /tmp/put)"
 	bind "$1"
@@ -23,22 +23,22 @@ light_work() {
 	esac
 }
 
-# What a counter of pages or objects in the kernel says.
+# The value of a counter of pages or objects in the kernel.
 of_kernel() {
 	awk -v name="$1" '$1 == name {print $2}' /proc/vmstat
 }
 
-# Objects in use of the slabs that IOVAs and IOMMU page tables come from, and of the common sizes.
+# Objects in use in the slabs of IOVAs and IOMMU page tables, and of the common sizes.
 iova_objects() {
 	awk '$1 == "iommu_iova" || $1 == "iova_magazine" {used += $2} END{print used + 0}' /proc/slabinfo
 }
 
-# say_left COUNT: now and then, or the host takes a long test for one that hangs.
+# say_left COUNT: print progress now and then, or the host takes a long test for a hang.
 say_left() {
 	[ $(($1 % 10)) != 0 ] || echo "$1 cycles left" >/dev/kmsg
 }
 
-# turns BDF COUNT POLICY...: COUNT cycles, taking turns in the policies.
+# turns BDF COUNT POLICY...: COUNT cycles, alternating the policies.
 turns() {
 	turns_device=$1
 	turns_left=$2
@@ -54,9 +54,10 @@ turns() {
 	done
 }
 
-# leaves_nothing BDF COUNT: after a warm-up, COUNT cycles under our policies must use no more memory than ten times
-# as many as a tenth of them under policy none use, give or take 256 KiB of what the kernel's own per-CPU and slab caches keep by chance
-# (an engine with its space is megabytes, which any COUNT finds; a page for each cycle that leaked is found from 64 cycles on).
+# leaves_nothing BDF COUNT: after a warm-up, COUNT cycles under the module's policies must use no more memory than ten
+# times the memory of a tenth of COUNT cycles under policy none, with a tolerance of 256 KiB for the kernel's per-CPU
+# and slab caches. (An engine with its space takes megabytes, which any COUNT finds; a page leaked per cycle is found
+# from 64 cycles on.)
 leaves_nothing() {
 	turns "$1" 6 copy strict lazy fands xsmmu fused
 	turns "$1" 2 none
@@ -90,7 +91,7 @@ case_cycles_nvme() {
 	leaves_nothing "$DATA" "$CYCLES"
 }
 
-# Loading and unloading, with a turn in between.
+# Loading and unloading, with a cycle in between.
 case_cycles_of_the_module() {
 	module_left=$((CYCLES / 5))
 	used_before=$(used_kib)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Devices that the lab does not measure, by their stock drivers: data is verified under each policy, which changes under
-# load, and the driver goes under load.
+# Devices that the lab does not measure, with their stock drivers: data is verified under each policy while policies
+# change, and drivers are removed under load.
 
 AHCI=0000:00:10.0
 XHCI=0000:00:11.0
@@ -20,14 +20,14 @@ driver_of() {
 	esac
 }
 
-# ends BDF: the device is as it was, and nothing of it is left.
+# ends BDF: the device is restored and leaves nothing behind.
 ends() {
 	expect_balance "$1"
 	put "$1" policy none || failure "$1: policy none was refused: $(cat /tmp/put)"
 	expect_equal "the module's reference count" "$(references)" 0
 }
 
-# changes BDF: to each other policy and back, while it works.
+# changes BDF: to each other policy and back, under load.
 changes() {
 	for other in $POLICIES $policy; do
 		sleep 0.2
@@ -42,7 +42,7 @@ works() {
 
 # --- disks -------------------------------------------------------------------------------------------------------
 
-# disks_of BDF: all of its disks.
+# disks_of BDF: all disks of the device.
 disks_of() {
 	for each_disk in /sys/block/*; do
 		case $(readlink -f "$each_disk") in
@@ -55,18 +55,18 @@ has_disks() {
 	[ "$(disks_of "$1" | grep -c .)" = "$2" ]
 }
 
-# verify DISK: write known data past the page cache and read it back. Fails if the disk does, or has gone.
+# verify DISK: write known data past the page cache and read it back. Fails if the disk fails or is gone.
 verify() {
 	back=/tmp/back.${1##*/}
 	[ -b "$1" ] || return
 	dd if=/tmp/pattern of="$1" bs=64k oflag=direct conv=notrunc 2>/dev/null || return
 	dd if="$1" of="$back" bs=64k count=16 iflag=direct 2>/dev/null || return
-	# One that goes meanwhile has no more blocks, which is no error to read.
+	# A disk that disappears meanwhile has no blocks left; reading such a disk is no error.
 	[ "$(wc -c <"$back")" = 1048576 ] || return
 	cmp /tmp/pattern "$back" >/tmp/cmp 2>&1 || echo "$1, $policy: $(cat /tmp/cmp)" >>/tmp/differs
 }
 
-# load_begin DISK...: until load_end.
+# load_begin DISK...: runs until load_end.
 load_begin() {
 	: >/tmp/busy
 	for each in "$@"; do
@@ -109,7 +109,7 @@ works_as_disks() {
 	expect "data that differs: $(cat /tmp/differs 2>/dev/null)" [ ! -e /tmp/differs ]
 }
 
-# By their classes; none has to be bound for that.
+# By device class, without a bound driver.
 case_auto_by_class() {
 	for device in $AHCI $VIRTIO_BLK; do
 		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: it has storage, which could change data after it was verified"
@@ -123,7 +123,7 @@ case_auto_by_class() {
 }
 
 case_ahci() { works_as_disks $AHCI 1; }
-# One by usb-storage, one by UAS.
+# One disk by usb-storage, one by UAS.
 case_xhci() { works_as_disks $XHCI 2; }
 case_sdhci() { works_as_disks $SDHCI 1; }
 case_virtio_blk() { works_as_disks $VIRTIO_BLK 1; }
@@ -134,7 +134,7 @@ link_of() {
 	ls "$(device_dir "$1")/net" 2>/dev/null || ls "$(device_dir "$1")"/virtio*/net
 }
 
-# Packets have known data, and a checksum.
+# Packets have known data and a checksum.
 works_as_nic() {
 	unbind "$1"
 	for policy in $POLICIES; do

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # Real drivers that semantic patches made batch-aware: their data, their level, their own flushes, and no misuse of the
-# API that the module's debug mode would find. Traffic comes from load.sh.
+# API as seen by the module's debug mode. Traffic comes from load.sh.
 
-# drivers_load: xsmmu first, for the drivers to find it. They may poll, which takes two of their queues.
+# drivers_load: xsmmu first, so that the drivers find its symbols. The drivers may poll, which takes two of their
+# queues.
 drivers_load() {
 	expect "insmod xsmmu" insmod /modules/xsmmu.ko debug=1
 	drivers_swap patched
@@ -14,7 +15,7 @@ drivers_unload() {
 	all_off
 }
 
-# drivers_swap FOLDER: replace the drivers by those of /modules/FOLDER.
+# drivers_swap FOLDER: replace the drivers by the drivers in /modules/FOLDER.
 drivers_swap() {
 	for each in nvme igb e1000e; do
 		expect "rmmod $each" rmmod $each
@@ -24,14 +25,14 @@ drivers_swap() {
 	expect "insmod e1000e" without_probes insmod "/modules/$1/e1000e.ko"
 }
 
-# drivers_expect BDF POLICY BEFORE: it did its own flushes since there were BEFORE, and they make it strict.
+# drivers_expect BDF POLICY BEFORE: the driver flushed more than BEFORE times, and its level is strict.
 drivers_expect() {
 	expect_equal "$1: the state under $2" "$(get "$1" state)" active
 	expect_equal "$1: the level under $2" "$(get "$1" level)" strict
 	[ "$(stat_of "$1" flush_explicit)" -gt "$3" ] || failure "$1: no flush of its own under $2"
 }
 
-# As before, by the kernel's own path: first in a kernel that has no xsmmu, then on devices without a policy.
+# On the kernel's own path: first with a kernel without xsmmu, then on devices without a policy.
 case_drivers_without_policy() {
 	log_mark
 	expect "rmmod xsmmu" rmmod xsmmu
@@ -80,7 +81,7 @@ case_drivers_disk() {
 	drivers_unload
 }
 
-# Two controllers behind one IOMMU domain; one batch of polled completions has requests of both.
+# Two controllers share an IOMMU domain; a batch of polled completions has requests of both.
 case_drivers_disks_polled() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load
@@ -134,13 +135,13 @@ case_drivers_e1000e() {
 	drivers_nic $E1000E
 }
 
-# What has come to the stack (InReceives): the driver's own count is the device's.
+# Packets that reached the stack (InReceives); the driver's own counter shows the device's packets.
 drivers_handed_on() {
 	awk '/^Ip: [0-9]/ {print $4}' /proc/net/snmp
 }
 
-# drivers_flood BYTES COUNT: packets to e1000e, which the stack drops at once, and from it. Each has memory of its own,
-# that nobody has any more when the driver hands it on or frees it.
+# drivers_flood BYTES COUNT: packets to e1000e, which the stack drops at once, and from it. Each packet has memory of
+# its own, which has no other user when the driver hands the packet on or frees it.
 drivers_flood() {
 	mac=$(cat "/sys/class/net/$link/address")
 	received=$(drivers_handed_on)
@@ -157,8 +158,8 @@ drivers_mtu() {
 	until_true 20 has_carrier "$link" || failure "$link: no carrier"
 }
 
-# Small packets, which are copied, and others; large ones, that are split; too large ones, that are dropped. With an
-# interrupt of its own for what was sent (IntMode=2, MSI-X), and without (1), when a poll frees it.
+# Small packets, which the driver copies; others; large packets, which are split; and oversized packets, which are
+# dropped. With a transmit interrupt (IntMode=2, MSI-X), and without (1), when a poll frees sent packets.
 case_drivers_e1000e_packets() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load
@@ -192,7 +193,7 @@ case_drivers_e1000e_packets() {
 	drivers_unload
 }
 
-# The driver goes while it has much in flight: nothing stays mapped, nothing waits for a flush.
+# The driver is removed with many buffers in flight: nothing stays mapped or unflushed.
 case_drivers_unbind_under_load() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load

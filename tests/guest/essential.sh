@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; what the lab has
-# What `xsmmu set --rebind` refuses to take away, of which only a kernel can say that it is needed.
+# Refusals of `xsmmu set --rebind`, for uses of a device that only a kernel can show.
 
 export PYTHONPATH=/opt LANG=C.UTF-8
 
-# refused BDF PATTERN: a dry run of a rebind is refused, and says so.
+# refused BDF PATTERN: a dry run of a rebind is refused with a message.
 refused() {
 	python3 -m xsmmu set "$1" fused --rebind --dry-run >/tmp/said 2>&1 && failure "$1 is not refused ($2)"
 	grep -q "$2" /tmp/said || failure "$1: it says '$(cat /tmp/said)', not '$2'"
@@ -14,7 +14,7 @@ accepted() {
 	python3 -m xsmmu set "$1" fused --rebind --dry-run >/tmp/said 2>&1 || failure "$1 is refused: $(cat /tmp/said)"
 }
 
-# session CLIENT PORT SERVER: what sshd leaves to a shell.
+# session CLIENT PORT SERVER: the environment that sshd gives a shell.
 session() {
 	export SSH_CONNECTION="$1 $2 $3 22"
 }
@@ -39,7 +39,7 @@ case_a_session_of_the_link() {
 	nics_up
 	for each in $one $two; do
 		echo 0 >"/proc/sys/net/ipv6/conf/$each/disable_ipv6"
-		# The first route that fits is the first one's.
+		# The first matching route belongs to the first interface.
 		ip -6 route replace fe80::/64 dev "$each" metric 256
 	done
 	session "fe80::7%$one" 50000 "fe80::1%$one"
@@ -52,7 +52,7 @@ case_a_session_of_the_link() {
 	all_off
 }
 
-# Both have a way to the client; the socket says in which domain it is.
+# Both interfaces have a route to the client; the socket names the routing domain.
 case_a_session_of_a_vrf() {
 	nics_up
 	ip link add mgmt type vrf table 10
@@ -85,7 +85,7 @@ case_a_session_by_rules() {
 	ip rule add fwmark 5 lookup 100
 	refused $IGB "from 198.51.100.7, may be by $two"
 	ip rule del fwmark 5 lookup 100
-	# It has the address that the client speaks to.
+	# The interface has the address that the client uses.
 	session 198.51.100.7 50000 10.0.1.1
 	refused $IGB "from 198.51.100.7, may be by $two"
 	ip route del default dev $one
@@ -122,7 +122,7 @@ case_a_disk_of_another_namespace() {
 	kill $other
 	wait $other 2>/dev/null
 	until_true 30 accepted_now
-	# A program claims nothing.
+	# An open file of a program is no claim.
 	sleep 3600 9<"$disk" &
 	refused $DATA "${disk##*/} is open in .* ($!)"
 	kill $!
@@ -131,12 +131,12 @@ case_a_disk_of_another_namespace() {
 	all_off
 }
 
-# The kernel puts a file system away after the last process of its namespace.
+# The kernel unmounts a file system some time after the last process of its namespace.
 accepted_now() {
 	dd if="$disk" of=/dev/null bs=4k count=1 2>/dev/null && python3 -m xsmmu set $DATA fused --rebind --dry-run >/dev/null 2>&1
 }
 
-# given DRIVER PATTERN: it has the NIC, and says that programs do.
+# given DRIVER PATTERN: DRIVER owns the NIC, and the message says that programs own the NIC.
 given() {
 	echo "$1" >"$(device_dir $IGB)/driver_override"
 	echo $IGB >"/sys/bus/pci/drivers/$1/bind" || failure "$1 does not bind"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What essential.sh needs of the kernel, and no program of the guest makes: connections, and Open vSwitch's datapath.
+"""Kernel objects for essential.sh that no program of the guest makes: connections, and Open vSwitch's datapath.
 
-connected INTERFACE LOCAL PORT REMOTE PORT: an established TCP connection, which no packet has made, until this ends
-datapath NAME BRIDGE PORT: a datapath with a port of the machine's own and a NIC
-remove NAME: the datapath goes, and its ports
+connected INTERFACE LOCAL PORT REMOTE PORT: an established TCP connection without packets, until the program ends
+datapath NAME BRIDGE PORT: a datapath with a local port and a NIC
+remove NAME: remove the datapath and its ports
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def connected(interface: str, local: str, port: str, remote: str, remote_port: s
 
 
 def datapath(name: str, bridge: str, port: str) -> None:
-    """Make one."""
+    """Make a datapath."""
     own = struct.pack("=I", 0)
     _do("ovs_datapath", 2, _NEW, 0, (1, f"{name}\0".encode()), (2, own))
     for number, kind, each in ((1, _INTERNAL, bridge), (2, _NIC, port)):
@@ -45,7 +45,7 @@ def datapath(name: str, bridge: str, port: str) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove one."""
+    """Remove a datapath."""
     _do("ovs_datapath", 2, _REMOVE, 0, (1, f"{name}\0".encode()))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Booted with words that make the kernel's own path strict: nothing below strict is chosen, unless the operator says so
-# at load.
+# Booted with words that make the kernel's own path strict: no policy below strict is chosen, unless the operator lowers
+# the floor at load.
 
 floor_is() {
 	expect_equal "the floor in force" "$(cat /sys/module/xsmmu/parameters/min_level)" "$1"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# The kernel maps where interrupts go in the same domain, where the IOMMU translates those: no map of a driver is there.
+# If the IOMMU translates interrupts, the kernel maps the MSI page in the same domain: no map of a driver may cover the
+# page.
 
-# fill TEXT: the NIC's driver is one that maps all that is free below 4 GiB, and fails twice where no more is.
+# fill TEXT: the NIC's driver maps everything free below 4 GiB; exactly two maps fail, when nothing is free.
 fill() {
 	failed=$(($(stat_of $E1000E map_failures) + 2))
 	log_mark
@@ -28,7 +29,7 @@ new_domain_of() {
 	set_group_type "$1" "${GROUP_TYPE:-DMA-FQ}"
 }
 
-# Mapped by the kernel's own path before, below what is kept free; or behind the module.
+# The kernel's own path mapped the page earlier, below the reserved range; or maps the page beside the module.
 case_interrupts_are_beside_all_maps() {
 	echo xsmmu_dma_api_test >"$(device_dir $E1000E)/driver_override"
 	for policy in strict fused; do

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# How long interrupts are off, and calls take, beside the kernel's own path: in instructions, as this guest counts them.
+# How long interrupts are off and calls take, compared with the kernel's own path: in instructions, as counted by this
+# guest.
 
 RUNS=/sys/kernel/debug/xsmmu_lab/$TESTDEV
 
-# took PHASE: how long that phase of the last `latency` run took.
+# took PHASE: duration of that phase of the last `latency` run.
 took() {
 	sed "s/.*\"$1\":{[^}]*\"ns\":\([0-9]*\).*/\1/" "$RUNS/latency"
 }
 
-# registration POLICY SEGMENTS: map and unmap so many times 2 MiB; sets `map` and `unmap` to what that took.
+# registration POLICY SEGMENTS: map and unmap SEGMENTS times 2 MiB; sets `map` and `unmap` to the durations.
 registration() {
 	set_group_type $TESTDEV "$([ "$1" = none ] && echo DMA || echo DMA-FQ)"
 	take "$1" $TESTDEV
@@ -21,7 +22,7 @@ registration() {
 	put $TESTDEV policy none
 }
 
-# A registration of 1 GiB and of 64 GiB takes no more than twice what the kernel's own strict mode takes.
+# Registrations of 1 GiB and of 64 GiB take at most twice as long as in the kernel's own strict mode.
 case_registrations() {
 	for segments in 512 32768; do
 		registration none $segments
@@ -38,8 +39,8 @@ case_registrations() {
 WATCHER=0000:0b:00.0
 WATCH=/sys/kernel/debug/xsmmu_lab/$WATCHER/watch
 
-# watched COMMAND...: sets `irqs_off` to the longest time that interrupts were off meanwhile. Where a CPU halts, QEMU's clock
-# jumps to the next timer, at times beyond it: so it is kept busy, and only instructions move the clock.
+# watched COMMAND...: sets `irqs_off` to the longest time with interrupts off. When a CPU halts, QEMU's clock jumps to
+# the next timer, sometimes further; so the CPU is kept busy, and only instructions move the clock.
 watched() {
 	while :; do :; done &
 	busy=$!
@@ -51,7 +52,7 @@ watched() {
 	irqs_off=$(sed 's/.*"irqs_off_ns":\([0-9]*\).*/\1/' $WATCH)
 }
 
-# A attach, the first one's look at what the kernel's path has mapped included, switches interrupts off no longer than
+# An attach, with the check for mappings of the kernel's own path at a group's first, disables interrupts no longer than
 # a timer tick does.
 case_attach() {
 	echo $WATCHER >/sys/bus/pci/drivers/xsmmu_lab/bind || give_up "no watcher"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what other scripts use; addresses are single words; what the lab has
-# What every guest test uses, on top of the lab's own lib.sh: cases, expectations, the kernel log, devices and traffic.
+# Functions for every guest test, in addition to the lab's own lib.sh: cases, expectations, the kernel log, devices and
+# traffic.
 #
-# A case is a function named case_*; the host runs them in the order of their script and reports each one by itself.
-# A case goes on after a failed expectation, so it says all that is wrong; `give_up` ends the guest where going on
-# would make no sense.
+# A case is a function named case_*; the host runs the cases in the order of their script and reports each case
+# separately. A case continues after a failed expectation, so that the report is complete; `give_up` ends a guest that
+# cannot continue.
 
 # --- cases -------------------------------------------------------------------------------------------------------
 
@@ -16,8 +17,8 @@ failure() {
 	echo "FAILED: $*" >/dev/kmsg
 }
 
-# run_case NAME: run case_NAME and report it. Drivers and policies that it leaves behind are the next case's problem,
-# so it must leave none: see `all_off`.
+# run_case NAME: run case_NAME and report the result. A case must leave no drivers and policies behind, because they
+# would disturb the next case: see `all_off`.
 run_case() {
 	failures=
 	echo "case $1" >/dev/kmsg
@@ -26,14 +27,14 @@ run_case() {
 	case_started=$now_ns
 	"case_$1"
 	[ "${TABLES:-kernel}" = kernel ] || expect_no_surprise
-	# The host looks what is mapped in the device: what the kernel's own path defers is to be done.
+	# The host checks the mappings in the device, so deferred work of the kernel's own path must be done.
 	[ "$MAPS_ARE_SEEN" = 0 ] || settle
 	mark
 	clock
 	emit "{\"event\":\"case\",\"case\":\"$1\",\"marker\":$marker,\"failures\":[$failures],\"guest_ms\":$(((now_ns - case_started) / 1000000))}"
 }
 
-# The page tables are as the module knows them, in all of this case.
+# The page tables match the module's knowledge throughout the case.
 expect_no_surprise() {
 	dmesg | awk '/\] case / {said = ""} /page tables are not written in place/ {said = $0} END {print said}' >/tmp/surprise
 	expect_equal "what ended direct tables" "$(cat /tmp/surprise)" ""
@@ -61,7 +62,7 @@ expect_equal() {
 
 log_marks=0
 
-# From here on, `log_since` has what the kernel says.
+# From here on, `log_since` returns new kernel messages.
 log_mark() {
 	log_marks=$((log_marks + 1))
 	echo "log mark $log_marks" >/dev/kmsg
@@ -71,7 +72,7 @@ log_since() {
 	dmesg | sed "1,/log mark $log_marks\$/d"
 }
 
-# expect_log PATTERN: the log has exactly one line of xsmmu since the mark, and it matches.
+# expect_log PATTERN: the log has exactly one line of xsmmu since the mark, which matches.
 expect_log() {
 	log_since | grep 'xsmmu: ' >/tmp/said
 	if [ "$(grep -c . /tmp/said)" != 1 ]; then
@@ -88,7 +89,7 @@ expect_silence() {
 
 # --- files of the module -----------------------------------------------------------------------------------------
 
-# What is read often is read by the shell itself: a process takes an emulated guest longer than all that is done here.
+# The shell itself reads frequently read files: in an emulated guest a process takes longer than most other work here.
 PCI=/sys/bus/pci/devices
 
 device_dir() {
@@ -124,8 +125,8 @@ has_level() {
 	esac
 }
 
-# put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put. With a policy come the tables and
-# the size of copies that are set for all of a guest.
+# put BDF FILE VALUE: write, quietly; the shell's error message goes to /tmp/put. With a policy, the guest's settings of
+# tables and copy size are written, too.
 put() {
 	{ echo "$3" >"$PCI/$1/xsmmu/$2"; } 2>/tmp/put || return
 	[ "$2" = policy ] && [ "$3" != none ] || return 0
@@ -135,8 +136,8 @@ put() {
 		failure "$1: copy_bytes $COPY was refused: $(cat /tmp/put)"
 }
 
-# refused BDF FILE VALUE ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line says why, and
-# the file reads as before.
+# refused BDF FILE VALUE ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line matches
+# PATTERN, and the file reads as before.
 refused() {
 	refused_before=$(get "$1" "$2")
 	log_mark
@@ -173,20 +174,20 @@ set_group_type() {
 		failure "$1: group type $2 was refused"
 }
 
-# new_domain: what the kernel's own path has mapped is gone with the old one.
+# new_domain: the mappings of the kernel's own path go with the old domain.
 new_domain() {
 	type=$(group_type $TESTDEV)
 	set_group_type $TESTDEV identity
 	set_group_type $TESTDEV "$type"
 }
 
-# references: how often the module is held; CALLERS times by modules that call it, where there are any.
+# references: the module's reference count; CALLERS modules that call it count CALLERS times.
 references() {
 	read -r reference_count </sys/module/xsmmu/refcnt && echo "$reference_count"
 }
 
-# expect_balance BDF: nothing is mapped, nothing held, nothing still to be flushed; every count says so. As many maps have
-# failed as were made to: /tmp/map_failures.BDF has how many, where any were.
+# expect_balance BDF: nothing is mapped, held or unflushed, and all counters agree. The number of failed maps equals the
+# number of injected failures, in /tmp/map_failures.BDF if there were any.
 expect_balance() {
 	stats_of "$1" live_pages held_pages flushed_pages deferred_pages unmapped_pages mapped_pages copied_unmaps copied_maps \
 		map_failures
@@ -202,8 +203,8 @@ expect_balance() {
 
 # --- memory --------------------------------------------------------------------------------------------------------
 
-# Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped, and what
-# CPUs keep of free pages (`count` in zoneinfo) counts as free.
+# Kilobytes that the kernel itself uses and cannot reclaim at once: caches have been dropped, and the CPUs' free pages
+# (`count` in zoneinfo) count as free.
 used_kib() {
 	flush
 	sleep 0.2
@@ -221,7 +222,7 @@ DATA=0000:02:00.0
 DISK0=0000:05:00.0
 DISK1=0000:06:00.0
 POLICIES='strict lazy fands xsmmu fused'
-# Only where the module is a build for tests: the n-th of its allocations and maps fails.
+# Only in a build of the module for tests: the n-th allocation or map of the module fails.
 FAIL=/sys/module/xsmmu/parameters/fail_nth
 
 driver_of() {
@@ -233,7 +234,7 @@ driver_of() {
 	esac
 }
 
-# Some devices are found to be behind an IOMMU when their first driver comes, and have no files before.
+# Some devices are found to be behind an IOMMU only at their first driver, and have no files before.
 all_grouped() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
 		grouped "$each" "$(driver_of "$each")"
@@ -246,14 +247,14 @@ has_driver() {
 	[ -e "$PCI/$1/driver" ]
 }
 
-# pull BDF: as far as the kernel is concerned.
+# pull BDF: removes the device from the kernel's view.
 pull() {
 	echo 1 >"$PCI/$1/remove"
 	[ ! -e "$PCI/$1" ] || failure "$1 is still there"
 }
 
-# plug_back BDF...: the kernel finds pulled devices again and gives each its driver, 7.2 in the background. They have no
-# driver when this returns.
+# plug_back BDF...: the kernel finds pulled devices again and binds their drivers, 7.2 in the background. The devices
+# have no driver when this returns.
 plug_back() {
 	echo 1 >/sys/bus/pci/rescan
 	for each_back in "$@"; do
@@ -262,7 +263,7 @@ plug_back() {
 	unbind "$@"
 }
 
-# take POLICY BDF...: choose a policy for devices of one group and bind their drivers.
+# take POLICY BDF...: choose a policy for devices of a group and bind their drivers.
 take() {
 	take_policy=$1
 	shift
@@ -285,12 +286,12 @@ unbind() {
 	done
 }
 
-# config_word BDF OFFSET: four bytes of its configuration space, as a number.
+# config_word BDF OFFSET: four bytes of the device's configuration space, as a number.
 config_word() {
 	echo $((0x$(dd if="$(device_dir "$1")/config" bs=1 skip="$2" count=4 2>/dev/null | hexdump -e '1/4 "%08x"')))
 }
 
-# ats_of BDF: has it a TLB of its own (ATS), and is that on? on, off or none.
+# ats_of BDF: prints whether the device's TLB (ATS) is on: on, off or none.
 ats_of() {
 	[ "$(wc -c <"$(device_dir "$1")/config")" = 4096 ] || { echo none && return; }
 	ats_at=256
@@ -305,7 +306,7 @@ ats_of() {
 	echo none
 }
 
-# all_off: no driver, no policy, nothing left behind; and the groups translate, as GROUP_TYPE if that is set.
+# all_off: no driver, no policy, nothing left behind; and the groups translate, with type GROUP_TYPE if set.
 all_off() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
 		unbind "$each"
@@ -334,7 +335,7 @@ has_link() {
 	[ -n "$(link_of "$1" 2>/dev/null)" ]
 }
 
-# nic_start BDF: bring its link up, ready for its peer. A plugged-in device may still be at its probe.
+# nic_start BDF: bring the link up, ready for the peer. A plugged-in device may still be in its probe.
 nic_start() {
 	wire=$(wire_of "$1")
 	until_true 20 has_link "$1" || failure "$1: no link"
@@ -347,14 +348,14 @@ nic_start() {
 	ip -n "peer$wire" neigh replace "10.0.$wire.1" lladdr "$(cat "/sys/class/net/$link/address")" dev peer
 }
 
-# ping_peer BDF COUNT: all answers must come back.
+# ping_peer BDF COUNT: all answers must arrive.
 ping_peer() {
 	ping -c "$2" -i 0.05 -W 5 -s 1400 "10.0.$(wire_of "$1").2" >/tmp/ping 2>&1 ||
 		failure "$1: ping failed: $(tail -n 2 /tmp/ping)"
 	grep -q ' 0% packet loss' /tmp/ping || failure "$1: packets were lost: $(tail -n 15 /tmp/ping)"
 }
 
-# One that lost its controller may still be there, held open, under an earlier name.
+# A disk without its controller may still exist under an earlier name while it is held open.
 disk_of() {
 	for each_disk in /sys/block/nvme*; do
 		case $(readlink -f "$each_disk") in
@@ -369,7 +370,7 @@ disk_of() {
 	return 1
 }
 
-# disk_start BDF: wait for its block device.
+# disk_start BDF: wait for the block device.
 disk_start() {
 	until_true 30 disk_of "$1" >/dev/null || failure "$1: no disk; there are: $(cd /sys/block && echo nvme*)"
 }
@@ -390,7 +391,7 @@ write_disk() {
 	rm -f /tmp/pattern /tmp/back
 }
 
-# start BDF, work_on BDF: bring a device up; give it a little work that checks its data.
+# start BDF, work_on BDF: bring a device up; do a little work with checked data.
 start() {
 	case $(driver_of "$1") in
 	nvme) disk_start "$1" ;;
@@ -406,23 +407,23 @@ work_on() {
 	esac
 }
 
-# --- the driver that behaves badly, and its device ---------------------------------------------------------------
+# --- the driver of the DMA API test, and its device -----------------------------------------------------------------
 
 RUDE=/sys/bus/pci/drivers/xsmmu_dma_api_test
 PARAMETERS=/sys/module/xsmmu_dma_api_test/parameters
 
-# trust BDF 1|0: it is external-facing, as the kernel sees it; or is not.
+# trust BDF 1|0: marks the device as trusted, or as untrusted (external-facing).
 trust() {
 	echo "$1=$2" >$PARAMETERS/untrusted
 }
 
-# rude MODE: bind it; what it makes of it is the caller's to judge.
+# rude MODE: bind the DMA API test driver in MODE; the caller checks the result.
 rude() {
 	echo "$1" >$PARAMETERS/mode
 	echo $TESTDEV >$RUDE/bind
 }
 
-# What it has left is freed.
+# Frees the driver's late mappings.
 release_late() {
 	echo 1 >$PARAMETERS/release
 }
@@ -431,7 +432,7 @@ state_is() {
 	[ "$(get $TESTDEV state)" = "$1" ]
 }
 
-# count_from BDF: from here on, to `counted`, its group is the only one to use the IOMMU.
+# count_from BDF: until `counted`, only the device's group uses the IOMMU.
 count_from() {
 	settle
 	count_page=$(stat_of $1 inv_page)
@@ -442,7 +443,7 @@ count_from() {
 	count_first=$marker
 }
 
-# counted BDF TEXT: the host compares. A device with a TLB of its own is to be sent a command behind each of an unmap.
+# counted BDF TEXT: the host compares the counts. A device with a TLB gets a command after each command of an unmap.
 counted() {
 	settle
 	mark

@@ -2,12 +2,12 @@
 # shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what rude.sh reads; addresses are single words; what comes from elsewhere
 # Devices, IOMMU groups and domains come and go while files are read, locks are held and the module is busy.
 
-# stall FUNCTION=MS: each call of it takes so long, with whatever locks it is called with.
+# stall FUNCTION=MS: each call of FUNCTION takes MS longer, with the caller's locks held.
 stall() {
 	echo "$1" >$PARAMETERS/stall || give_up "there is no function ${1%=*}"
 }
 
-# reads UID FILE...: that user reads files of the test device again and again, in the background, until `read_no_more`.
+# reads UID FILE...: UID reads files of the test device repeatedly, in the background, until `read_no_more`.
 reads() {
 	reader=$1
 	shift
@@ -24,7 +24,7 @@ read_no_more() {
 	rm /tmp/read_no_more
 }
 
-# A device is removed and found again beside readers of all that they may read. A look at an IOMMU takes long.
+# A device is removed and found again beside readers of all readable files. Reading an IOMMU's state takes long.
 case_life_readers_beside_an_unplug() {
 	stall xs_iommu_describe=20
 	reads 65534 auto_policy policy
@@ -49,7 +49,7 @@ case_life_files_of_root() {
 	done
 }
 
-# What auto would choose follows a change of the group's type, without a driver.
+# The displayed choice of auto follows a change of the group's type, without a driver.
 case_life_a_type_is_read_after_its_change() {
 	type=$(group_type $E1000E)
 	for _ in 1 2 3 4 5; do
@@ -64,13 +64,13 @@ case_life_a_type_is_read_after_its_change() {
 	all_off
 }
 
-# Its folder goes after all notifiers were told of the removal; links to it go before.
+# The device's folder disappears after all notifiers have run; links to the folder disappear before.
 is_released() {
 	[ ! -e "$folder" ]
 }
 
-# The IOMMU core makes the DMA operations of a device that it releases the kernel's own, and the module has no time: what
-# the device's driver has left is freed by the module all the same.
+# When a device is released, the IOMMU core resets its DMA operations to the kernel's own while the module is busy: the
+# module still frees the mappings that the device's driver left.
 case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	orphan fused
 	folder=$(readlink -f "$(device_dir $TESTDEV)")
@@ -93,7 +93,8 @@ case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	all_off
 }
 
-# lock_other: two devices of a group, attached; somebody has the lock of one when the other's driver goes.
+# lock_other: of two attached devices in a group, another task holds the lock of one when the driver of the other is
+# removed.
 lock_other() {
 	put $one policy strict || failure "strict was refused: $(cat /tmp/put)"
 	bind $one
@@ -114,7 +115,7 @@ works_on_kernels_path() {
 	unbind $other
 }
 
-# The group is detached, and a device that was locked has the kernel's own path before its next driver's probe.
+# The group is detached, and the locked device gets the kernel's own path before the probe of its next driver.
 case_life_a_device_is_locked_while_its_group_is_given_back() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0
@@ -130,7 +131,7 @@ case_life_a_device_is_locked_while_its_group_is_given_back() {
 	all_off
 }
 
-# replace BDF ID ARGUMENTS: another device in its slot, by the machine's own hot-plug; it has no driver.
+# replace BDF ID ARGUMENTS: hot-plugs another device into the slot; the new device has no driver.
 replace() {
 	emit "{\"event\":\"qmp\",\"execute\":\"device_del\",\"arguments\":{\"id\":\"$2\"}}"
 	until_true 20 test ! -e "$(device_dir $1)" || give_up "$1 is still there"
@@ -140,7 +141,7 @@ replace() {
 	unbind $1
 }
 
-# A choice is for the device that it was made for.
+# A choice applies only to the device for which it was made.
 case_life_another_device_comes_to_a_slot() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko rules=class:0108=strict || give_up "insmod failed"

@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What can happen to a device at work: unload, unbind, unplug, reset, a change of policy, CPUs that come and go.
+# Events at a working device: unload, unbind, unplug, reset, a change of policy, CPUs that come and go.
 
 # --- load --------------------------------------------------------------------------------------------------------
 
-# Loads run at the lowest priority: what a case does to a device is not to wait for them. Settings: SLOWER is by how much
-# longer they run than on a stock kernel, STREAMS and JOBS into how many parts they are cut.
+# Loads run at the lowest priority, so that the events of a case do not wait for loads. Settings: SLOWER is the factor
+# of run time compared with a stock kernel; STREAMS and JOBS are the numbers of parallel parts.
 
-# Copies, too.
+# Copies count, too.
 maps_of() {
 	echo $(($(stat_of "$1" maps) + $(stat_of "$1" copied_maps)))
 }
 
-# maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
-# partitions takes.
+# maps_more BDF: since the last call, about a tenth of a second ago, the device has mapped more than a connection setup
+# or a partition scan needs.
 maps_more() {
 	maps_before=$maps_now
 	maps_now=$(maps_of "$1")
 	[ "$maps_now" -gt $((maps_before + 20)) ] && [ "$(stat_of "$1" live_pages)" -gt 0 ]
 }
 
-# expect_at_work BDF: its load has begun, and goes on at this moment.
+# expect_at_work BDF: the load has begun and is running at this moment.
 expect_at_work() {
 	maps_now=$(maps_of "$1")
 	until_true 20 maps_more "$1" || failure "$1 is not at work: nothing is mapped"
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
-# iperf_begin BDF SECONDS: STREAMS to the device, as many from it.
+# iperf_begin BDF SECONDS: STREAMS to the device, and as many from it.
 iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" nice -n 19 iperf3 -s -1 >/tmp/server 2>&1 &
@@ -41,20 +41,20 @@ iperf_start() {
 	expect_at_work "$1"
 }
 
-# iperf_end: it must come to its own end, and bytes must have moved both ways.
+# iperf_end: the run must end by itself, with bytes moved in both directions.
 iperf_end() {
 	wait $load || failure "iperf3 failed: $(grep -m 1 '"error"' /tmp/iperf)"
 	[ "$(grep -c '"bytes":[[:space:]]*[1-9]' /tmp/iperf)" -gt 8 ] || failure "iperf3 moved nothing: $(tail -n 5 /tmp/iperf)"
 }
 
-# No segment came with a wrong checksum (InCsumErrors, the last column), on either side of the wire.
+# No segment arrived with a wrong checksum (InCsumErrors, the last column), on either side of the wire.
 expect_checksums() {
 	{ cat /proc/net/snmp && ip netns exec peer1 cat /proc/net/snmp; } >/tmp/snmp
 	wrong=$(awk '/^Tcp: [0-9]/ {wrong += $NF} END {print wrong}' /tmp/snmp)
 	expect_equal "segments with a wrong checksum" "$wrong" 0
 }
 
-# load_abort: end the load, which lost its device. What a peer sends to no NIC would stay in its queue.
+# load_abort: end the load after its device has gone. Unsent packets of a peer would stay in the peer's queue.
 load_abort() {
 	for each in 0 1; do
 		ip -n "peer$each" link set peer down
@@ -68,14 +68,14 @@ load_abort() {
 	sleep 0.2
 }
 
-# What a peer has still to send to nobody is in its sockets, which iperf3 left behind.
+# Unsent data of a peer is in sockets that iperf3 left behind.
 no_sockets() {
 	grep -q '^TCP: .* orphan 0 ' /proc/net/sockstat
 }
 
-# memory_mark, expect_no_memory_lost KIB: between the two the kernel grew by less. An engine is megabytes, and so is what
-# one holds under load; the kernel's own caches of sockets and objects move by less. Not on a debug kernel: KASAN keeps
-# what was freed, and kmemleak says what is lost.
+# memory_mark, expect_no_memory_lost KIB: between the two the kernel grew by less than KIB. A leaked engine, or memory
+# held under load, is megabytes; the kernel's caches of sockets and objects vary less. Not on a debug kernel: KASAN
+# keeps freed memory, and kmemleak reports leaks.
 memory_mark() {
 	echo 0 >/proc/sys/net/ipv4/tcp_max_orphans
 	until_true 30 no_sockets || failure "iperf3 left sockets"
@@ -89,7 +89,7 @@ expect_no_memory_lost() {
 	[ $memory_grew -le "$1" ] || [ -e /sys/kernel/debug/kmemleak ] || failure "the kernel grew by $memory_grew KiB"
 }
 
-# fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data, each job in a part of its own.
+# fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data, each job in its own part.
 fio_begin() {
 	fio_size=$((16 / ${JOBS:-1}))M
 	nice -n 19 fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
@@ -108,20 +108,20 @@ fio_end() {
 	grep -q 'err= 0' /tmp/fio || failure "fio did not end well: $(head -n 5 /tmp/fio)"
 }
 
-# expect_no_timeouts: no driver gave up waiting for its device.
+# expect_no_timeouts: no driver's device timed out.
 expect_no_timeouts() {
 	said=$(log_since | grep -iE 'NETDEV WATCHDOG|I/O .*timeout|timed out|I/O error|Tx Unit Hang|completion polled')
 	[ -z "$said" ] || failure "a driver waited in vain: $(echo "$said" | head -n 3)"
 }
 
-# expect_clean BDF: after its driver is gone, nothing is mapped and nobody complained.
+# expect_clean BDF: after the driver's removal nothing is mapped, and the log has no complaint.
 expect_clean() {
 	expect_balance "$1"
 	expect_silence
 	expect_equal "the state" "$(get "$1" state)" idle
 }
 
-# works_on_kernel_path BDF: without a policy, from bind to unbind; nothing of it is ours.
+# works_on_kernel_path BDF: without a policy, from bind to unbind; the module takes no part.
 works_on_kernel_path() {
 	put "$1" policy none || failure "policy none was refused: $(cat /tmp/put)"
 	kernel_path_maps=$(stat_of "$1" maps)
@@ -135,7 +135,7 @@ works_on_kernel_path() {
 
 # --- rmmod, unbind -----------------------------------------------------------------------------------------------
 
-# rmmod_refused: and nothing changes.
+# rmmod_refused: nothing changes.
 rmmod_refused() {
 	if rmmod xsmmu 2>/tmp/rmmod; then
 		give_up "rmmod of a module in use was not refused"
@@ -174,7 +174,7 @@ case_rmmod_under_disk_load() {
 	all_off
 }
 
-# unload_again_and_again: as long as there is /tmp/binding. What appears without a driver gets a policy.
+# unload_again_and_again: while /tmp/binding exists. Devices that appear without a driver get a policy.
 unload_again_and_again() {
 	while [ -e /tmp/binding ]; do
 		rmmod xsmmu 2>/dev/null || continue
@@ -183,7 +183,7 @@ unload_again_and_again() {
 	done
 }
 
-# An unload that comes while a driver binds is refused, or the driver gets the kernel's own path.
+# An unload during a driver's bind is refused, or the driver gets the kernel's own path.
 case_rmmod_while_a_driver_binds() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko policy=lazy || give_up "insmod failed"
@@ -267,7 +267,7 @@ case_unbind_one_of_a_group() {
 
 # --- hot-plug ----------------------------------------------------------------------------------------------------
 
-# qmp COMMAND ARGUMENTS: ask the host; what became of it is seen in the guest.
+# qmp COMMAND ARGUMENTS: send a request to the host; the guest sees the effect.
 qmp() {
 	emit "{\"event\":\"qmp\",\"execute\":\"$1\",\"arguments\":{$2}}"
 }
@@ -280,7 +280,7 @@ is_there() {
 	[ -e "$(device_dir "$1")" ]
 }
 
-# unplug BDF ID: by the machine's own hot-plug, which tells the guest first.
+# unplug BDF ID: by hot-plug, which notifies the guest first.
 unplug() {
 	unplugged_policy=$(policy_of "$1")
 	qmp device_del "\"id\":\"$2\""
@@ -293,11 +293,11 @@ plug() {
 	qmp device_add "$2"
 	until_true 20 is_there "$1" || give_up "$1 is not there 20 s after it was plugged in"
 	until_true 5 test -e "$(xs "$1" policy)" || failure "$1 has no xsmmu folder after it was plugged in"
-	# The kernel gives a plugged-in device its driver by itself.
+	# The kernel binds a plugged-in device's driver by itself.
 	until_true 20 has_driver "$1" || failure "$1 has no driver after it was plugged in"
 }
 
-# plug_off BDF: a plugged-in device has the policy that it had, and works; for another its driver has to go.
+# plug_off BDF: a plugged-in device has its earlier policy, and works; for another policy the driver must be unbound.
 plug_off() {
 	expect_equal "the policy of a device that is back" "$(policy_of "$1")" "$unplugged_policy"
 	start "$1"
@@ -338,7 +338,7 @@ case_unplug_nic_under_load() {
 	all_off
 }
 
-# What caches take at the first use of a load is no loss.
+# Memory that caches take at the first use of a load is no loss.
 case_unplug_disk_under_load() {
 	for policy in fused fands lazy; do
 		[ $policy != fands ] || memory_mark
@@ -362,7 +362,7 @@ case_unplug_disk_under_load() {
 	all_off
 }
 
-# A device is plugged into a group that has a policy and a device at work: it gets the group's policy.
+# A device plugged into an attached group with a working device gets the group's policy.
 case_plug_into_a_group_at_work() {
 	log_mark
 	take fused $DISK0 $DISK1
@@ -385,8 +385,8 @@ case_plug_into_a_group_at_work() {
 
 # --- reset -------------------------------------------------------------------------------------------------------
 
-# nvme_freeze_is_misread: for a reset or a sleep one process freezes a disk's queues and another thaws them, which the
-# lock checker of 6.12 takes for a lock that is held for ever.
+# nvme_freeze_is_misread: at a reset or sleep one process freezes a disk's queues and another thaws them; lockdep of
+# 6.12 reports this as a lock that is held forever.
 nvme_freeze_is_misread() {
 	[ -e /proc/lockdep ]
 }
@@ -429,7 +429,7 @@ case_function_reset_without_a_driver() {
 
 # --- live changes ------------------------------------------------------------------------------------------------
 
-# change_policies BDF TIMES: walk through our policies, there and back, and tune them.
+# change_policies BDF TIMES: walk through the module's policies, there and back, and tune them.
 change_policies() {
 	change_left=$2
 	while [ "$change_left" -gt 0 ]; do
@@ -475,7 +475,7 @@ case_change_policy_under_disk_load() {
 	all_off
 }
 
-# The kernel lets a group of type DMA become DMA-FQ under a bound driver.
+# The kernel permits the change from DMA to DMA-FQ under a bound driver.
 case_change_group_type_under_load() {
 	set_group_type $DATA DMA
 	log_mark
@@ -493,7 +493,7 @@ case_change_group_type_under_load() {
 	all_off
 }
 
-# Reading statistics, and writing what is refused, while everything moves.
+# Reads statistics, and makes refused writes, during all other changes.
 case_statistics_under_load() {
 	log_mark
 	take fused $DATA
@@ -559,7 +559,7 @@ case_cpu_hotplug_under_disk_load() {
 	all_off
 }
 
-# Attach and detach while a CPU is away: what it would have cached is not waited for.
+# Attach and detach while a CPU is offline: nothing waits for that CPU's caches.
 case_attach_with_a_cpu_away() {
 	echo 0 >/sys/devices/system/cpu/cpu1/online
 	log_mark
@@ -575,14 +575,14 @@ case_attach_with_a_cpu_away() {
 	all_off
 }
 
-# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to flush them; then let the CPU
-# go while the group is detached, at one moment or another.
+# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, without a poll there that flushes them; then
+# take the CPU offline while the group is detached, at a moment that depends on TURN.
 cpu_goes_at_give_back() {
 	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind
 		echo 1 >$PARAMETERS/release" || failure "the driver does not bind"
 	(echo 0 >/sys/devices/system/cpu/cpu1/online) &
 	offliner=$!
-	# Some tenths of what it takes.
+	# Some tenths of the detach's duration.
 	awk -v turns=$(($1 % 10 * 2000)) 'BEGIN{for (i = 0; i < turns; i++) x += i}'
 	unbind $TESTDEV
 	wait $offliner || failure "the CPU does not go off-line"

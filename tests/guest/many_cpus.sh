@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2046,SC2086 # addresses are single words, lists of interrupts are to be split
 # shellcheck disable=SC2153,SC2154 # settings and what the helpers set come from elsewhere
-# A NIC and a disk with a queue for each CPU work on all CPUs at once, while policies and tunables change and CPUs come and
-# go. Settings: CPUS; ROUNDS of ROUND_S seconds; and those of the loads.
+# A NIC and a disk with a queue for each CPU work on all CPUs at once, while policies and tunables change and CPUs come
+# and go. Settings: CPUS; ROUNDS of ROUND_S seconds; and the settings of the loads.
 
 # --- queues ------------------------------------------------------------------------------------------------------
 
-# rx_interrupts, io_interrupts: the numbers of the interrupts of the NIC's and the disk's queues, in order. For up to four CPUs
-# igb has one for each direction.
+# rx_interrupts, io_interrupts: the interrupt numbers of the queues of the NIC and of the disk, in order. For up to four
+# CPUs igb has an interrupt per direction.
 rx_interrupts() {
 	grep -E " $(link_of $IGB)-(TxRx|rx)-[0-9]+\$" /proc/interrupts | cut -d: -f1
 }
@@ -18,7 +18,7 @@ io_interrupts() {
 	grep -E " ${io_disk%n1}q[1-9][0-9]*\$" /proc/interrupts | cut -d: -f1
 }
 
-# counts INTERRUPT...: how often each has come, a line for each.
+# counts INTERRUPT...: the count of each interrupt, a line per interrupt.
 counts() {
 	for each in "$@"; do
 		awk -v line="$each:" -v cpus=$CPUS '$1 == line {sum = 0; for (i = 2; i <= cpus + 1; i++) sum += $i; print sum}' \
@@ -26,8 +26,8 @@ counts() {
 	done
 }
 
-# spread: one of the NIC's queues interrupts each CPU that is there; all others get packets of it. (The disk's are spread by
-# its driver, and come back by themselves.)
+# spread: one of the NIC's queues interrupts each online CPU; all other CPUs get packets of that queue. (The disk's
+# driver spreads the disk's queues, which return by themselves.)
 spread() {
 	spread_cpu=0
 	for each in $(rx_interrupts); do
@@ -38,7 +38,7 @@ spread() {
 	done
 }
 
-# targets INTERRUPT...: on how many CPUs they are.
+# targets INTERRUPT...: the number of CPUs that handle them.
 targets() {
 	for each in "$@"; do
 		cat "/proc/irq/$each/effective_affinity_list"
@@ -80,12 +80,12 @@ case_many_cpus_have_queues() {
 
 # --- changes -----------------------------------------------------------------------------------------------------
 
-# From the first to the last and on to the first, each policy follows each other one once.
+# In this cycle each policy follows each other policy once.
 CHANGES='fused strict xsmmu lazy fands lazy xsmmu fands xsmmu strict lazy strict fands strict fused xsmmu fused lazy fused
 fands'
 ALL_CHANGES=20
 
-# nth NUMBER WORD...: sets `chosen` to one of them, and goes round.
+# nth NUMBER WORD...: sets `chosen` to a word by number, modulo their count.
 nth() {
 	nth_number=$1
 	shift
@@ -93,7 +93,7 @@ nth() {
 	chosen=$1
 }
 
-# change_device BDF NUMBER: without a process of its own, which would wait for its turn among the loads.
+# change_device BDF NUMBER: without a separate process, which would wait for its turn among the loads.
 change_device() {
 	change_dir=$(device_dir $1)/xsmmu
 	nth $2 $CHANGES
@@ -110,22 +110,22 @@ change_device() {
 	echo $(($2 * 5 % 32 + 1)) >$change_dir/range_commands_max || failure "range_commands_max was refused"
 }
 
-# change: the next one of both, which are at different policies.
+# change: the next change of both devices, which have different policies.
 change() {
 	change_device $IGB $changes
 	change_device $DATA $((changes + 7))
 	changes=$((changes + 1))
 }
 
-# no_fair_server: 6.12's scheduler may count its server for low priorities as a task of a CPU that goes, and then warns that
-# the CPU was not vacated.
+# no_fair_server: 6.12's scheduler may count its server for low priorities as a task of a CPU that goes offline, and
+# then warns that the CPU was not vacated.
 no_fair_server() {
 	for each in /sys/kernel/debug/sched/fair_server/cpu*; do
 		[ ! -e $each ] || echo 0 >$each/runtime
 	done
 }
 
-# cpus_come_and_go: all but the first, in turn, while /tmp/at_work is there.
+# cpus_come_and_go: all CPUs but the first, in turn, while /tmp/at_work exists.
 cpus_come_and_go() {
 	while [ -e /tmp/at_work ]; do
 		going=$(($(wc -l </tmp/cpus_gone) % (CPUS - 1) + 1))
@@ -140,7 +140,7 @@ cpus_come_and_go() {
 
 # --- work --------------------------------------------------------------------------------------------------------
 
-# Nothing waits for a flush while nothing is done.
+# Nothing is unflushed while the devices are idle.
 expect_all_flushed() {
 	settle
 	for device in $IGB $DATA; do
@@ -148,21 +148,21 @@ expect_all_flushed() {
 	done
 }
 
-# worked FILE INTERRUPT...: how many of them have come a hundred times or more since `counts` wrote the file.
+# worked FILE INTERRUPT...: the number of interrupts that came a hundred times or more since `counts` wrote FILE.
 worked() {
 	worked_since=$1
 	shift
 	counts "$@" | paste - $worked_since | awk '$1 - $2 >= 100 {worked++} END {print worked + 0}'
 }
 
-# handed_on: how many CPUs were given packets by others.
+# handed_on: the number of CPUs that got packets from other CPUs.
 handed_on() {
 	while read -r _ _ _ _ _ _ _ _ _ rps _; do
 		[ $((0x$rps)) = 0 ] || echo $rps
 	done </proc/net/softnet_stat | wc -l
 }
 
-# Which queue and which CPU has a stream is decided by a hash, so some may have none.
+# A hash decides the queue and the CPU of a stream, so some may get none.
 expect_all_worked() {
 	expect_equal "queues of the disk that worked" "$(worked /tmp/io_before $(io_interrupts))" $CPUS
 	nic_worked=$(worked /tmp/rx_before $(rx_interrupts))
@@ -170,7 +170,7 @@ expect_all_worked() {
 	[ "$(handed_on)" -ge $((CPUS / 2)) ] || failure "packets were handed on to $(handed_on) CPUs only"
 }
 
-# work_and_change: both devices work for ROUND_S seconds, and meanwhile all else goes on.
+# work_and_change: both devices work for ROUND_S seconds during all changes.
 work_and_change() {
 	iperf_start $IGB $ROUND_S
 	net_load=$load
@@ -197,8 +197,8 @@ work_and_change() {
 	echo "$rounds rounds: $changes changes, $(wc -l </tmp/cpus_gone) CPUs gone and back" >/dev/kmsg
 }
 
-# enough: ROUNDS are done, all policies have followed each other and all CPUs were away. A slow host takes more of them, but
-# not for ever.
+# enough: ROUNDS are done, all policies have followed each other, and all CPUs were offline. A slow host takes more
+# rounds, up to a limit.
 enough() {
 	[ -z "$failures" ] || return 0
 	gone=$(wc -l </tmp/cpus_gone)
@@ -208,7 +208,7 @@ enough() {
 	return 0
 }
 
-# The first round grows what caches keep; those after it must not.
+# Caches grow in the first round; later rounds must not grow.
 case_many_cpus_at_work() {
 	log_mark
 	memory_mark

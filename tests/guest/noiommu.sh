@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# A machine whose IOMMU is off.
+# A machine with its IOMMU off.
 
 case_one_clear_warning() {
 	dmesg | grep 'xsmmu: ' | grep -v 'taint' >/tmp/said

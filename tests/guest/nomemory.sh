@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# No memory, at each point of each path: the n-th allocation or map of the module fails, for each n, until a run from the
-# attach to the detach has nothing left to fail. The module is a build for tests that has the parameter fail_nth.
+# Failing allocations at each point of each path: the n-th allocation or map of the module fails, for each n, until a
+# run from attach to detach has no n-th. The module is a build for tests with the parameter fail_nth.
 
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
@@ -27,10 +27,10 @@ case_each_failure() {
 			expect_equal "$policy, $n: references" "$(references)" 2
 		done
 		log_since | grep -E 'still mapped|removed at give-back|bug' && failure "$policy: something is left"
-		# A map in place cannot fail: of a block only the first and the driver's own can.
+		# A map in place cannot fail: in a block only the first map and the driver's own allocation can.
 		if [ "${TABLES:-kernel}" = direct ]; then points=30 maps=6; else points=40 maps=8; fi
 		[ $n -gt $points ] && [ $n -lt 1000 ] || failure "$policy: the last failure was the $n-th"
-		# Else each of the eight single maps has failed once, at least.
+		# In other cases each of the eight single maps has failed at least once.
 		failed=$(stat_of $TESTDEV map_failures)
 		[ "$failed" -ge $maps ] || failure "$policy: only $failed maps have failed"
 		echo "$policy: $n points, $failed maps have failed" >/dev/kmsg
@@ -41,7 +41,7 @@ case_each_failure() {
 
 COPIED=/sys/module/xsmmu_bounce_test/parameters
 
-# Copies of all ways, as long as they are not released.
+# Copies of all directions, until they are released.
 keep() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
@@ -53,19 +53,20 @@ release_kept() {
 	echo 1 >$COPIED/release || failure "$(log_since | grep 'copied: wrong')"
 }
 
-# traced EVENT: how many there are of the device's.
+# traced EVENT: the number of the device's events.
 traced() {
 	grep -c " $1: device=$TESTDEV " /sys/kernel/tracing/trace
 }
 
-# expect_grown WHAT MOST: of the kernel's memory since $used.
+# expect_grown WHAT MOST: growth of the kernel's memory since $used.
 expect_grown() {
 	grown=$(($(used_kib) - used))
 	echo "$1: $grown KiB" >/dev/kmsg
 	[ $grown -le "$2" ] || failure "$1: $grown KiB are lost"
 }
 
-# Maps of what is too large to be copied, and of registers. Nothing of them is left, and each map that is traced has its unmap.
+# Maps of buffers that are too large to copy, and of registers. Nothing of them remains, and each traced map has its
+# unmap.
 case_each_failure_beside_copies() {
 	keep
 	live=$(stat_of $TESTDEV live_pages)
@@ -87,7 +88,7 @@ case_each_failure_beside_copies() {
 		echo 0 >/sys/kernel/tracing/events/xsmmu/enable
 		expect_equal "$n: maps traced" "$(traced map)" "$(traced unmap)"
 		expect_equal "$n: live" "$(stat_of $TESTDEV live_pages)" "$live"
-		# Often enough that a page each is seen.
+		# Often enough to reveal a leak of a page per turn.
 		for _ in $(seq 100); do
 			echo $n >$FAIL
 			echo 1 >$COPIED/scarce
@@ -111,13 +112,13 @@ has_failed() {
 	[ "$(cat $FAIL)" = 0 ]
 }
 
-# A chunk that the pool could not have, or that could not be mapped, leaves nothing: neither when it is asked for, nor
-# when a driver comes to copies that one before has left.
+# A chunk that cannot be allocated or mapped leaves nothing: neither on a request, nor when a driver binds beside copies
+# of an earlier driver.
 case_each_failure_of_a_pool() {
 	keep
 	used=$(used_kib)
 	had=$(stat_of $TESTDEV pool_bytes)
-	# A kind each. What fails first is of the map that is short of a bounce buffer, then of the chunk for it.
+	# A kind per turn. The first failure hits the map that lacks a bounce buffer, the next hits the new chunk.
 	n=1
 	while [ $n -lt 8 ]; do
 		n=$((n + 1))
@@ -125,7 +126,7 @@ case_each_failure_of_a_pool() {
 		echo $n >$COPIED/small
 		until_true 2 has_failed
 		echo 0 >$FAIL
-		# After a failure the pool asks for nothing for a second.
+		# After a failure the pool makes no request for a second.
 		sleep 1.2
 	done
 	has=$(stat_of $TESTDEV pool_bytes)
@@ -147,7 +148,7 @@ case_each_failure_of_a_pool() {
 		unbind $TESTDEV
 		[ "$left" != 0 ] || expect_silence
 	done
-	# VT-d's driver up to 6.12 has page-table pages freed before it maps a chunk, which needs memory, too.
+	# VT-d's driver up to 6.12 has page-table pages freed before a chunk is mapped, which needs memory, too.
 	case $(uname -r) in 6.*) points=2 ;; *) points=1 ;; esac
 	chunks=$((has / 2097152))
 	expect_equal "the points of a return" $n $((chunks * points + 1))

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# Run as root on an installed Debian machine, from the disk that holds the packages; `stage` on the kernel's command line
-# says which part. What an operator types is printed before what it prints.
+# Run as root on an installed Debian machine, from the disk with the packages; `stage` on the kernel's command line
+# selects the part. Each typed command is printed before its output.
 set -u
 export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive COLUMNS=120
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -13,7 +12,7 @@ say() {
 	printf '\nboot: %s\n' "$*"
 }
 
-# typed NAME COMMAND: as an operator types it; its status is said by the name
+# typed NAME COMMAND: as an operator types the command; its status is printed under NAME
 typed() {
 	echo "# $2"
 	eval "$2"
@@ -39,7 +38,7 @@ look() {
 	done
 }
 
-# What a configuration system that runs a command every hour must not change: the link, its addresses and routes, the rules'
+# The state that hourly runs of a configuration system must not change: the link, its addresses and routes, the rules'
 # files and the initramfs.
 watched() {
 	cat /sys/class/net/eth1/ifindex /sys/class/net/eth1/carrier_changes
@@ -48,7 +47,7 @@ watched() {
 	stat -c '%n %i %Y' /etc/xsmmu.conf /etc/modprobe.d/xsmmu.conf "/boot/initrd.img-$(uname -r)" 2>&1
 }
 
-# kept NAME COMMAND: typed, and whether it left all of that alone.
+# kept NAME COMMAND: as typed, and prints whether the command left that state alone.
 kept() {
 	watched >/root/before
 	typed "$1" "$2"
@@ -60,8 +59,8 @@ address_of() {
 	ip -4 -o address show dev "$1" | sed -n 's/.*inet \([^ ]*\).*/\1/p'
 }
 
-# What a person does who has never seen the tool, with a NIC that is the way out, one that is not, the disk of the root file
-# system, and a mounted one.
+# The first steps of a new user, with the NIC of the default route, another NIC, the disk of the root file system, and a
+# mounted disk.
 trial() {
 	typed bench 'xsmmu bench eth0 --rebind --save --policies kernel-strict,kernel-lazy,strict,fused'
 	ip address add 10.0.2.15/24 dev eth0
@@ -104,7 +103,7 @@ trial() {
 
 	ping -q -i 0.05 10.0.3.2 >/dev/null 2>&1 &
 	typed watch 'xsmmu watch eth1 --interval 2 --count 2'
-	# What is typed before its first picture is not read.
+	# Input before the first picture is not read.
 	while sleep 8 && printf q; do :; done | typed top "script -qec 'xsmmu top' /root/top"
 	typed compare 'xsmmu compare eth1 --policies strict,fused --output-folder /root/compared -- ping -q -c 20 -i 0.05 10.0.3.2'
 	kill $!
@@ -136,7 +135,7 @@ use)
 	typed service 'systemctl --no-pager status xsmmu'
 	typed report 'xsmmu report --bundle --output-file /root/report.tar.xz'
 	mkdir -p /var/lib/prometheus/node-exporter /root/venv
-	# A Python of root's own, as make install may have been told of one.
+	# A Python of root's own, such as `make install` may use.
 	ln -s /usr/bin/python3 /root/venv/python
 	sed -i '1s|.*|#!/root/venv/python|' /usr/bin/xsmmu
 	typed metrics 'systemctl start xsmmu-metrics'

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# A device fires at a scatter list that has padding between its segments, and at the padding (lab/module/attack.c, list=1).
+# A device writes to a scatter list with padding between its segments, and to the padding (lab/module/attack.c, list=1).
 
-# found NAME: what the attack has counted.
+# found NAME: a counter of the attack.
 found() {
 	sed "s/.*\"$1\":\([0-9]*\).*/\1/" /tmp/attack
 }
 
-# fire_at_list POLICY PAGES: rounds of lists of so many segments.
+# fire_at_list POLICY PAGES: rounds with lists of PAGES segments.
 fire_at_list() {
 	{ echo "list=1 pages=$2 rounds=2 gaps=16 window_us=20000 flushes=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
 		cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/attack >/tmp/attack; } 2>/dev/null || {
@@ -22,8 +22,8 @@ fire_at_list() {
 	esac
 }
 
-# Of as many pages as a block has, and of more: their rows are mapped and removed in other ways. The host looks what stays
-# mapped in the device.
+# With as many pages as a block has, and with more: the two are mapped and removed in different ways. The host checks
+# the mappings left in the device.
 case_padding_is_out_of_reach() {
 	faults_are expected
 	for policy in $POLICIES copy; do

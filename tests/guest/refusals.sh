@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What the module refuses: the errno, the one log line, and that nothing changed.
+# Refusals of the module: the errno, the single log line, and the unchanged state.
 
 case_unknown_policy() {
 	pattern='refused: unknown policy "turbo"; read the policy file for the valid ones'
@@ -25,14 +25,14 @@ case_menu() {
 	expect_equal "the policy" "$(policy_of $E1000E)" none
 }
 
-# as_nobody COMMAND: a shell's, without a capability.
+# as_nobody COMMAND: runs a shell command without capabilities.
 as_nobody() {
 	mkdir -p /etc
 	echo "nobody:x:65534:65534::/:/bin/sh" >/etc/passwd
 	start-stop-daemon -S -p /tmp/none.pid -c nobody -x /bin/busybox -- sh -c "$1" 2>/tmp/put
 }
 
-# Who may not change a group's type may not choose here, whatever the file's mode says; nor see the traffic.
+# A user who may not change a group's type may not choose a policy, whatever the file's mode; nor see the traffic.
 case_without_a_capability() {
 	chmod 666 "$(xs $E1000E policy)" "$(xs $E1000E batch_pages)"
 	expect "it runs, and may read the policy" as_nobody "cat $(xs $E1000E policy)"
@@ -122,7 +122,7 @@ case_values_out_of_range_under_a_driver() {
 	all_off
 }
 
-# The extremes that are allowed have to work.
+# The allowed extremes must work.
 case_extreme_tuning_works() {
 	take fused $E1000E
 	nic_start $E1000E
@@ -155,7 +155,7 @@ case_read_only_files() {
 	mode_is 644 policy max_window_us batch_pages range_commands_max
 }
 
-# Without translation there is nothing to attach: the driver gets the kernel's own path, and the log says what to do.
+# Without translation the module does not attach: the driver gets the kernel's own path, and the log names the remedy.
 case_group_without_translation() {
 	maps=$(stat_of $E1000E maps)
 	set_group_type $E1000E identity
@@ -181,7 +181,7 @@ case_group_without_translation() {
 	all_off
 }
 
-# An untrusted device stays on the kernel's own path, which is strict for it and copies partial pages.
+# An untrusted device stays on the kernel's own path, which is strict for the device and copies partial pages.
 case_untrusted_device() {
 	for policy in $POLICIES copy auto; do
 		refused $IGB policy "$policy" 'not supported' "$IGB: xsmmu: refused: untrusted \(external-facing\) device: leave its IOMMU group to the kernel's own path"
@@ -189,7 +189,7 @@ case_untrusted_device() {
 	expect_equal "declined" "$(get $IGB declined | sed 's/: leave.*//')" "$IGB: untrusted (external-facing) device"
 	expect_equal "declined of a trusted device" "$(get $E1000E declined)" ""
 	accepted $IGB policy none
-	# Linux takes the DMA-FQ that all_off has written. By itself it chooses DMA for such a device.
+	# Linux accepts the DMA-FQ that all_off wrote. By default Linux chooses DMA for such a device.
 	set_group_type $IGB auto
 	log_mark
 	bind $IGB
@@ -241,7 +241,7 @@ start_and_work_on_kernel_path() {
 	done
 }
 
-# Loading, with drivers bound, changes nothing for them.
+# Loading the module changes nothing for bound drivers.
 case_loading_under_bound_drivers() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	bind $E1000E

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # parameters are several words; settings come from elsewhere
-# The ring workloads of the lab's module: every kind of driver that they can be, what they refuse, and that nothing is
-# left behind, however a run ends.
+# The ring workloads of the lab's module: every kind of driver, their refusals, and nothing left behind, however a run
+# ends.
 
 # The lab's module and the batch-aware driver.
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
 RUNS=/sys/kernel/debug/xsmmu_lab/$TESTDEV
-# Small, so that a case is quick; a whole ring is used up many times nevertheless.
+# Small, so that a case is quick; even so a whole ring is used up many times.
 SMALL='packets=512 descriptors=4 hold=64 cache=64'
 
-# kind Y|N: what drivers bound from now on are.
+# kind Y|N: the kind of drivers that bind from now on.
 kind() {
 	echo "$1" >/sys/module/xsmmu_lab/parameters/batch_aware
 }
 
-# ring WORKLOAD PARAMETERS: it must do.
+# ring WORKLOAD PARAMETERS: the run must succeed.
 ring() {
 	if { echo "$2" >"$RUNS/$1"; } 2>/tmp/ring; then
 		read -r result <"$RUNS/$1"
@@ -28,7 +28,7 @@ ring() {
 	fi
 }
 
-# ring_without_memory WORKLOAD PARAMETERS NUMBER...: it must fail when its NUMBER-th allocation or mapping does.
+# ring_without_memory WORKLOAD PARAMETERS NUMBER...: the run must fail when its NUMBER-th allocation or mapping fails.
 ring_without_memory() {
 	workload=$1
 	parameters=$2
@@ -45,8 +45,8 @@ ring_without_memory() {
 	done
 }
 
-# ring_refused WORKLOAD PARAMETERS ERROR PATTERN: the write fails with the errno whose text is ERROR, one line says why,
-# and there is no result.
+# ring_refused WORKLOAD PARAMETERS ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line
+# matches PATTERN, and there is no result.
 ring_refused() {
 	log_mark
 	if { echo "$2" >"$RUNS/$1"; } 2>/tmp/ring; then
@@ -60,7 +60,7 @@ ring_refused() {
 	! cat "$RUNS/$1" >/dev/null 2>&1 || failure "$1 $2: there is a result"
 }
 
-# field WORKLOAD NAME: a number of the measured stretch of the last run.
+# field WORKLOAD NAME: a number of the measured section of the last run.
 field() {
 	sed "s/.*\"measured\":{.*\"$2\":\([0-9]*\).*/\1/" "$RUNS/$1"
 }
@@ -113,7 +113,7 @@ case_ring_unmodified() {
 	all_off
 }
 
-# The module's debug mode says so if memory is freed before its flush, or a flush forgotten.
+# The module's debug mode reports memory that is freed before its flush, and a forgotten flush.
 case_ring_batch_aware() {
 	kind Y
 	echo Y >/sys/module/xsmmu/parameters/debug
@@ -142,20 +142,20 @@ case_ring_batch_aware() {
 case_ring_counts() {
 	kind Y
 	take fused $TESTDEV
-	# 60 packets to a descriptor of 64 pages; none of them comes back.
+	# 60 packets per descriptor of 64 pages; no page is recycled.
 	ring receive "packets=6400 descriptors=4 hold=0 recycle=0 release=descriptor"
 	expect_equal "packets" "$(field receive packets)" 6400
 	expect_equal "bytes" "$(field receive bytes)" $((6400 * 4096))
 	expect_equal "flushes" "$(field receive flushes)" $(($(field receive pages_unmapped) / 64))
 	expect "106 or 107 descriptors" test "$(($(field receive flushes) * 60 / 6400))" -le 1
-	# Nobody keeps a page for longer than a poll, so the cache serves nearly all.
+	# No page is kept for longer than a poll, so the cache serves nearly all requests.
 	ring receive "packets=6400 descriptors=4 hold=0 cache=256 release=blocks"
 	expect "few pages are mapped" test "$(field receive pages_mapped)" -lt 64
 	expect "most are reused" test "$(field receive cache_reused)" -gt 6400
-	# The stack keeps more than the cache holds.
+	# The stack keeps more pages than the cache holds.
 	ring receive "packets=6400 descriptors=4 hold=4096 cache=64 release=blocks"
 	expect "pages left" test "$(field receive pages_unmapped)" -gt 1000
-	# At most as many as the threshold wait for a flush.
+	# At most `threshold` unmaps wait for a flush.
 	ring receive "packets=640 descriptors=4 recycle=0 release=pending threshold=1"
 	expect_equal "flushes" "$(field receive flushes)" "$(field receive pages_unmapped)"
 	ring storage "requests=256 pages=8 batch=8 depth=8 release=batch"
@@ -184,7 +184,7 @@ case_ring_shapes() {
 	all_off
 }
 
-# The n-th allocation or mapping fails, for all n of setting up a descriptor and for some beyond.
+# The n-th allocation or mapping fails, for all n of the setup of a descriptor and for some beyond.
 case_ring_failures() {
 	kind Y
 	take fused $TESTDEV

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# A driver that uses the DMA API in every way there is, and in some that there should not be (see tests/guest/driver).
+# A driver that uses the DMA API correctly in every way, and incorrectly in some (see tests/guest/driver).
 
 case_every_kind_of_mapping_on_the_kernels_path() {
 	for _ in 1 2; do
@@ -22,7 +22,7 @@ case_every_kind_of_mapping() {
 	all_off
 }
 
-# What a failed probe leaves to be freed is freed after the driver is gone, still on our path.
+# The managed memory of a failed probe is freed after the driver is gone, still on the module's path.
 case_failed_probe() {
 	for policy in none $POLICIES; do
 		put $TESTDEV policy "$policy"
@@ -42,7 +42,7 @@ case_failed_probe() {
 
 LATE_PAGES=37
 
-# orphan POLICY: a driver that leaves mappings behind is gone.
+# orphan POLICY: a driver leaves mappings behind and is removed.
 orphan() {
 	put $TESTDEV policy "$1" || failure "the policy was refused: $(cat /tmp/put)"
 	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
@@ -57,7 +57,7 @@ orphan() {
 	expect_equal "$1: the module's reference count" "$(references)" 1
 }
 
-# given_back: what was late has been freed, and the kernel's own path is back.
+# given_back: the late mappings have been freed, and the kernel's own path is back.
 given_back() {
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	expect_balance $TESTDEV
@@ -69,7 +69,7 @@ given_back() {
 	unbind $TESTDEV
 }
 
-# What a driver has left is named, its handles work on after it has gone, and then all is given back.
+# The log names a driver's leftovers, their handles work after the driver's removal, and then everything is freed.
 case_handles_outlive_their_driver() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
@@ -81,8 +81,8 @@ case_handles_outlive_their_driver() {
 	all_off
 }
 
-# Handles of the kernel's own path are not ours: warned of, counted, and their memory is left alone. A warning on the
-# console ends the guest.
+# For handles of the kernel's own path the module warns, counts, and leaves their memory alone. A warning on the console
+# ends the guest.
 case_handles_outlive_the_kernels_path() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -102,7 +102,7 @@ case_handles_outlive_the_kernels_path() {
 	all_off
 }
 
-# What the kernel's own path has mapped only that can unmap: until then a device is not attached.
+# Only the kernel's own path can unmap its own mappings: until then a device is not attached.
 case_what_the_kernels_path_has_mapped() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	rude api || failure "$(log_since | grep 'rude: wrong')"
@@ -128,13 +128,13 @@ case_what_the_kernels_path_has_mapped() {
 	all_off
 }
 
-# Two devices of a group whose drivers bind at once, while somebody has the module's lock: both are attached.
+# Two drivers of a group bind at once, while another task holds the module's lock: both devices are attached.
 case_two_of_a_group_bind_at_once() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0
 	unbind $other
 	put $one policy fused || failure "the policy was refused: $(cat /tmp/put)"
-	# So the next attach looks for what the kernel's own path has mapped, and takes long.
+	# So the next attach checks for mappings of the kernel's own path, and takes long.
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
@@ -155,7 +155,7 @@ case_two_of_a_group_bind_at_once() {
 	all_off
 }
 
-# A driver that comes meanwhile is served by the same engine.
+# A driver that binds meanwhile is served by the same engine.
 case_a_driver_comes_while_its_group_is_orphaned() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
@@ -178,7 +178,7 @@ case_a_driver_comes_while_its_group_is_orphaned() {
 	all_off
 }
 
-# A device that is pulled, and plugged in again, while something of it is in use.
+# A device is pulled, and plugged in again, while mappings of it are in use.
 case_a_device_goes_while_its_group_is_orphaned() {
 	orphan fused
 	pull $TESTDEV
@@ -196,7 +196,7 @@ is_unused() {
 	[ "$(references)" = 0 ]
 }
 
-# The group's type may change meanwhile: its old domain is gone then.
+# The group's type may change meanwhile, which frees the old domain.
 case_the_type_changes_while_a_group_is_orphaned() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	type=$(group_type $TESTDEV)
@@ -220,7 +220,7 @@ case_the_type_changes_while_a_group_is_orphaned() {
 	all_off
 }
 
-# The domain stays until what is managed for the driver is freed, too.
+# The domain stays until the driver's managed memory is freed, too.
 case_the_type_changes_while_a_driver_goes() {
 	type=$(group_type $TESTDEV)
 	put $TESTDEV policy fused
@@ -241,7 +241,7 @@ case_the_type_changes_while_a_driver_goes() {
 	all_off
 }
 
-# A device that joins a group at work, and must not be attached, can map nothing; the others go on.
+# A device that joins an attached group and must not be attached can map nothing; the others work on.
 case_an_untrusted_device_joins_a_group_at_work() {
 	joins=0000:0b:00.0
 	works=0000:0a:00.0
@@ -260,7 +260,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	for policy in strict fused; do
 		put $works policy $policy || failure "a change to $policy was refused: $(cat /tmp/put)"
 	done
-	# Given back, the group stays on the kernel's own path as long as that device is there.
+	# After the detach the group stays on the kernel's own path while that device is present.
 	unbind $works
 	log_mark
 	bind $works
@@ -280,8 +280,8 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	all_off
 }
 
-# An unmap of what is not mapped so is warned of and counted; what it names is out of reach. A warning on the console ends the
-# guest.
+# For an unmap that matches no mapping the module warns and counts; the named pages become unreachable. A warning on the
+# console ends the guest.
 case_bad_unmaps() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -292,7 +292,8 @@ case_bad_unmaps() {
 		rude bad_unmap || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect_equal "$policy: warned of what is not mapped" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
 		expect_equal "$policy: warned of what does not match" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
-		# The right unmap comes behind three bad unmaps that name all pages: it is a fourth one if the IOVAs are back by then.
+		# The right unmap follows three bad unmaps that name all pages, and is a fourth bad unmap if the IOVAs
+		# are free by then.
 		bad_unmaps=$(($(stat_of $TESTDEV bad_unmaps) - before))
 		[ $bad_unmaps = 3 ] || [ $bad_unmaps = 4 ] || failure "$policy: $bad_unmaps bad unmaps"
 		until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
@@ -308,7 +309,7 @@ live_pages_are() {
 	[ "$(stat_of $TESTDEV live_pages)" = "$1" ]
 }
 
-# torn MODE FILE: the driver makes all kinds of unmaps that do not match; what the device reaches after each.
+# torn MODE FILE: the driver makes all kinds of mismatched unmaps; writes the device's reach after each to FILE.
 torn() {
 	log_mark
 	rude $1 || failure "$policy: $(log_since | grep 'rude: wrong')"
@@ -316,13 +317,13 @@ torn() {
 	[ -s "$2" ] || failure "$policy: $1 tells of nothing"
 }
 
-# An unmap that does not match its mapping: the device reaches nothing that it names, and no more of the rest than with the
-# kernel's own path. When the driver has gone, nothing is left.
+# After a mismatched unmap the device reaches no named page, and of the rest no more than on the kernel's own path.
+# After the driver's removal nothing is left.
 case_mismatched_unmaps() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	policy=none
-	# The driver of virtio-iommu drops its records of such a range, and the device refuses the next map there.
+	# The virtio-iommu driver drops its records of such a range, and the device refuses the next map there.
 	: >/tmp/torn.kernel
 	if [ -z "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ]; then
 		put $TESTDEV policy none
@@ -336,7 +337,8 @@ case_mismatched_unmaps() {
 			before=$(stat_of $TESTDEV bad_unmaps)
 			torn $mode /tmp/torn.ours
 			expect_equal "$policy: $mode: warned of" "$(log_since | grep -c 'xsmmu: .*: its driver unmaps')" 1
-			# A mapping all of whose pages are named may be given back before its right unmap, which is one more then.
+			# If all pages of a mapping are named, the mapping may be freed before its right unmap, which
+			# then is a further bad unmap.
 			kinds=$(grep -c . /tmp/torn.ours)
 			bad_unmaps=$(($(stat_of $TESTDEV bad_unmaps) - before))
 			[ $bad_unmaps -ge $kinds ] && [ $bad_unmaps -le $((2 * kinds)) ] || failure "$policy: $mode: $bad_unmaps bad unmaps of $kinds kinds"
@@ -345,7 +347,7 @@ case_mismatched_unmaps() {
 				kernels=$(sed -n "s/^$name //p" /tmp/torn.kernel)
 				echo "$policy: $mode: $name: $named, $rest of $all; kernel: $kernels" >/dev/kmsg
 				expect_equal "$policy: $mode: $name: named pages that the device reaches" "$named" 0
-				# All of it goes where an IOMMU's driver takes no part of a mapping away.
+				# The whole mapping goes if the IOMMU's driver cannot remove a part.
 				[ "$rest" = 0 ] || left=1
 				[ "$rest" = "$all" ] || [ "$rest" = 0 ] || failure "$policy: $mode: $name: $rest of the other $all pages are reached; kernel: $kernels"
 			done </tmp/torn.ours
@@ -363,7 +365,7 @@ case_mismatched_unmaps() {
 	all_off
 }
 
-# Page-table pages of the IOMMU; nothing where this kernel does not count them.
+# Page-table pages of the IOMMU; empty if this kernel does not count them.
 tables() {
 	sed -n 's/^nr_iommu_pages //p' /proc/vmstat
 }
@@ -372,9 +374,9 @@ tables_are_at_most() {
 	[ "$(tables)" -le "$1" ]
 }
 
-# Many mappings at once leave 48 leaves empty, each with two page-table pages. A trim begins above 32 empty leaves and leaves 16; leaves
-# that become empty behind an early trim stay up to 32, so at most 64 pages and the table above them stay. Only VT-d's driver frees
-# empty tables, until 7.2.
+# Many mappings at once leave 48 leaves empty, each with two page-table pages. A trim begins above 32 empty leaves and
+# leaves 16; leaves that become empty behind an early trim stay up to 32, so at most 64 pages and the table above them
+# stay. Only VT-d's driver frees empty tables, until 7.2.
 case_empty_page_tables() {
 	put $TESTDEV policy fused
 	before=$(tables)
@@ -393,12 +395,12 @@ case_empty_page_tables() {
 	all_off
 }
 
-# fire: the device writes to the coherent memory that is late. Fails if that does not land.
+# fire: the device writes to late coherent memory. Fails if the write does not land.
 fire() {
 	echo 1 >$PARAMETERS/fire
 }
 
-# What is left mapped the device reaches no more, also by what the IOMMU has cached.
+# The device no longer reaches mappings that were left behind, not even through the IOMMU's caches.
 case_orphaned_is_out_of_reach() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -417,7 +419,8 @@ case_orphaned_is_out_of_reach() {
 	all_off
 }
 
-# A group that is orphaned while somebody else has it (VFIO) is given back when they let go, and not before.
+# A group that is orphaned while another owner (VFIO) holds the group is detached when the owner releases the group, not
+# before.
 case_somebody_else_has_a_orphaned_group() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	orphan fused
@@ -430,7 +433,7 @@ case_somebody_else_has_a_orphaned_group() {
 	all_off
 }
 
-# Given back under another type, a group's devices take that type's path.
+# Detached under another type, a group's devices take the path of that type.
 case_given_back_under_identity() {
 	type=$(group_type $TESTDEV)
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
@@ -446,7 +449,7 @@ case_given_back_under_identity() {
 	all_off
 }
 
-# A device is held once, however often its drivers come while its group is orphaned.
+# The module holds one reference to a device, however often drivers bind while the group is orphaned.
 case_references_of_a_device() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	held=
@@ -464,8 +467,8 @@ case_references_of_a_device() {
 	all_off
 }
 
-# An unmap of what was removed when its driver went takes nothing of the next driver's along, in a new domain, where the
-# tables of what was removed are not; also when it is not the group's first time.
+# A late unmap of mappings that were removed with their driver does not affect the next driver's mappings. Those are in
+# a new domain, without the old tables. Also in a group that was attached before.
 case_late_unmaps_in_a_new_domain() {
 	for round in 1 2; do
 		put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
@@ -484,7 +487,7 @@ case_late_unmaps_in_a_new_domain() {
 	all_off
 }
 
-# A closed device that is trusted later is served while the others are at work, and gets the kernel's own path back.
+# A blocked device that becomes trusted is served while the others work, and gets the kernel's own path back.
 case_closed_is_opened_at_work() {
 	joins=0000:0b:00.0
 	works=0000:0a:00.0
@@ -506,8 +509,8 @@ case_closed_is_opened_at_work() {
 	all_off
 }
 
-# Where one device of a group is on the kernel's own path, though it has nothing mapped, no other is attached; a
-# probe that has failed there is none.
+# If a device of a group is on the kernel's own path, even without mappings, no other device is attached; a device whose
+# probe failed there does not count.
 case_beside_one_on_the_kernels_path() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0
@@ -544,7 +547,7 @@ case_beside_one_on_the_kernels_path() {
 	all_off
 }
 
-# A single page that the kernel's own path has mapped, the last one below 4 GiB, keeps a device from being attached.
+# A single page that the kernel's own path has mapped, the last page below 4 GiB, prevents an attach.
 case_one_page_of_the_kernels_path() {
 	rude one || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
@@ -559,7 +562,8 @@ case_one_page_of_the_kernels_path() {
 	all_off
 }
 
-# 4 KiB of it do, too, where the CPU's pages are larger and the IOMMU's are not; any driver of the device shows it.
+# A mapping of 4 KiB prevents an attach, too, if CPU pages are larger than IOMMU pages; any driver of the device shows
+# this.
 case_a_part_of_a_page_of_the_kernels_path() {
 	rude one || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
@@ -573,7 +577,7 @@ case_a_part_of_a_page_of_the_kernels_path() {
 	all_off
 }
 
-# What is freed by a wrong handle is warned of, and not freed.
+# For a free with a wrong handle the module warns, and frees nothing.
 case_bad_unmap_free() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -590,9 +594,9 @@ case_bad_unmap_free() {
 	all_off
 }
 
-# Nobody would see a driver of a device that is not of the bus: its group is left alone.
+# The module does not see drivers of devices outside the PCI bus: a group with such a device is left alone.
 case_a_stranger_in_the_group() {
-	# There the core takes every member for one that it has probed, and this one crashes it.
+	# The core of 6.1 takes every member for a probed device, and crashes on this device.
 	case $(uname -r) in 6.1.*) return ;; esac
 	echo $TESTDEV >$PARAMETERS/stranger || failure "there is no stranger"
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
@@ -608,7 +612,7 @@ case_a_stranger_in_the_group() {
 	all_off
 }
 
-# A driver's thread that was on its way to a map when its group was detached: it has no memory, and no harm is done.
+# A driver's thread was about to map when its group was detached: the thread gets no memory and does no harm.
 case_a_map_comes_behind_the_give_back() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
@@ -623,7 +627,7 @@ case_a_map_comes_behind_the_give_back() {
 	all_off
 }
 
-# The same of one that had found its group when that was given back: it uses nothing that it finds by its device.
+# The thread had already found its group at the detach: the thread uses nothing that it finds through its device.
 case_a_map_has_begun_before_the_give_back() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
@@ -641,10 +645,10 @@ tardy_is() {
 	[ "$(cat $PARAMETERS/tardy)" = "$1" ]
 }
 
-# A map of a driver's thread that is under way when the driver goes is waited for, whatever its kind; then it has failed,
-# or it is one of those that are left, and is out of reach.
+# A detach waits for a running map of a driver's thread, of any kind; then the map has failed, or is left behind and
+# unreachable.
 case_a_map_is_under_way_when_its_driver_goes() {
-	# The tables of 7.2 are not mapped by an operation of the domain's.
+	# The tables of 7.2 are not mapped by an operation of the domain.
 	case $(uname -r) in 7.*) return ;; esac
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no slow domain"
@@ -654,7 +658,7 @@ case_a_map_is_under_way_when_its_driver_goes() {
 		echo $kind >$PARAMETERS/tardy || failure "$kind: there is no thread"
 		until_true 5 tardy_is inside || failure "$kind: the thread does not map"
 		unbind $TESTDEV
-		# What is of several steps fails at the next one.
+		# A map of several steps fails at the next step.
 		case $kind in
 		list | scattered) wanted=refused ;;
 		*) wanted=mapped ;;
@@ -672,8 +676,8 @@ case_a_map_is_under_way_when_its_driver_goes() {
 	all_off
 }
 
-# Where the IOMMU caches what is not there, or has to be told of it (FLUSHES_MAPS), each map is flushed, one of many parts once;
-# elsewhere none is.
+# If the IOMMU caches absent entries or must be told of maps (FLUSHES_MAPS), each map is flushed, a map of many parts
+# once; elsewhere no map is flushed.
 case_maps_are_flushed_in_caching_mode() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	before=$(stat_of $TESTDEV map_flushes)
@@ -684,10 +688,11 @@ case_maps_are_flushed_in_caching_mode() {
 	all_off
 }
 
-# two_bind_at_once: while somebody has the module's lock, the first of a group waits for it, then the other one.
+# two_bind_at_once: while another task holds the module's lock, the first driver of a group waits for the lock, then the
+# second.
 two_bind_at_once() {
 	put $one policy fused || failure "the policy was refused: $(cat /tmp/put)"
-	# So the next attach looks for what the kernel's own path has mapped, and takes long.
+	# So the next attach checks for mappings of the kernel's own path, and takes long.
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
@@ -705,8 +710,8 @@ two_bind_at_once() {
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 }
 
-# What a device of the group has had before, on the kernel's own path, is no reason: a driver that has gone, or a probe
-# that has failed.
+# Earlier drivers of the group's devices on the kernel's own path do not prevent an attach, whether removed or failed in
+# their probe.
 case_two_bind_at_once_after_the_kernels_path() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# What has to work on every kernel: load, every policy, a little work, unload.
+# The minimum for every kernel: load, every policy, a little work, unload.
 
 case_policies_on_a_nic() {
 	for policy in $POLICIES; do
@@ -77,14 +77,14 @@ case_a_change_arrives() {
 	read_disk $DATA 1
 	expect_equal "pages deferred under strict" $(($(stat_of $DATA deferred_pages) - before)) 0
 	unbind $DATA
-	# Each is a number and the end of its line: stat_of would not see more.
+	# Each file is a number and the end of its line; stat_of would not notice more.
 	for file in "$(xs $DATA stats)"/*; do
 		expect_equal "$file" "$(cat "$file" && echo .)" "$(stat_of $DATA "${file##*/}" && echo .)"
 	done
 	all_off
 }
 
-# It has no driver of its own here; where only a driver has its IOMMU found, that of the lab's device comes once.
+# The function has no driver here; if the IOMMU is found only at a driver's bind, the lab's driver binds once.
 make_a_virtual_function() {
 	echo 1 >$functions || failure "no virtual function"
 	virtual=$(basename "$(readlink "$(device_dir $IGB)/virtfn0")")
@@ -101,8 +101,8 @@ group_of() {
 	readlink "$(device_dir $1)/iommu_group"
 }
 
-# A virtual function that is made anew has what was chosen for it before. Without ACS (arm64 without ACPI) it is in the
-# group of the function that makes it, for which nothing can be chosen while that is bound.
+# A new virtual function has the policy that was chosen for its predecessor. Without ACS (arm64 without ACPI) the
+# function is in the group of its physical function, for which nothing can be chosen while bound.
 case_a_virtual_function_is_made_anew() {
 	bind $IGB
 	functions=$(device_dir $IGB)/sriov_numvfs

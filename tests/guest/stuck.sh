@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Removals that fail: IOVA and memory stay out of use, level and state say so, and a later try mends it. With virtio-iommu
-# its own driver fails; with others a build of the module for tests, which has the parameter refuse.
+# Removals that fail: IOVA and memory stay out of use, level and state say so, and a later attempt succeeds. With
+# virtio-iommu its own driver fails; with others a build of the module for tests, which has the parameter refuse.
 
 STUCK=/sys/bus/pci/drivers/xsmmu_stuck
 PAGE=/sys/module/xsmmu_stuck/parameters
 REFUSE=/sys/module/xsmmu/parameters/refuse
 
-# refuse on|off: removals.
+# refuse on|off: fail removals.
 refuse() {
 	if [ -e $REFUSE ]; then
 		if [ "$1" = on ]; then echo 1000000 >$REFUSE; else echo 0 >$REFUSE; fi
@@ -16,7 +16,7 @@ refuse() {
 	fi
 }
 
-# stick POLICY: a page that is unmapped, and flushed, and still there.
+# stick POLICY: unmap and flush a page that stays mapped.
 stick() {
 	put $TESTDEV policy $1 || failure "$1 was refused: $(cat /tmp/put)"
 	log_mark
@@ -32,7 +32,7 @@ is_stuck() {
 	[ "$(stat_of $TESTDEV stuck_pages)" = $1 ]
 }
 
-# expect_said TEXT: the log has it, beside other lines.
+# expect_said TEXT: the log contains TEXT, beside other lines.
 expect_said() {
 	log_since | grep -q "$1" || failure "the log does not say: $1"
 }
@@ -43,7 +43,7 @@ expect_stuck() {
 	expect_said "could not remove 1 pages at IOVA 0x"
 }
 
-# Of an unmodified driver the engine has the memory, if the policy has not let it go before the flush.
+# For an unmodified driver the engine holds the memory, unless the policy released it before the flush.
 expect_held() {
 	case $1 in
 	lazy | fands) ;;
@@ -68,12 +68,12 @@ case_stuck_until_it_is_removed() {
 	all_off
 }
 
-# With virtio-iommu no other map or unmap works meanwhile. Elsewhere the next ones do.
+# With virtio-iommu no other map or unmap works meanwhile. Elsewhere later maps and unmaps work.
 case_stuck_iova_is_not_handed_out() {
 	[ -e $REFUSE ] || return 0
 	for policy in $POLICIES; do
 		stick $policy
-		# The work that tries again is refused; what is unmapped below is not.
+		# The retrying work is refused; the unmaps below are not.
 		for _ in 1 2 3 4; do
 			echo 0 >$REFUSE
 			is_stuck 0 && break
@@ -88,7 +88,8 @@ case_stuck_iova_is_not_handed_out() {
 	all_off
 }
 
-# The driver goes: the kernel's own path would hand the IOVA out, so the group stays attached, and the next driver has none.
+# The driver goes: the kernel's own path would hand the IOVA out, so the group stays attached, and the next driver gets
+# no memory.
 stick_and_go() {
 	stick $1
 	unbind $TESTDEV
@@ -100,7 +101,7 @@ stick_and_go() {
 	expect_held $1
 }
 
-# expect_given_back PREFIX: the group is the kernel's own path's again, and nobody holds the page.
+# expect_given_back PREFIX: the group is back on the kernel's own path, and the page has no other reference.
 expect_given_back() {
 	until_true 10 state_is idle || failure "$1the state is $(get $TESTDEV state)"
 	expect_equal "$1references of the page" "$(cat $PAGE/held)" 0
@@ -119,7 +120,7 @@ case_stuck_when_the_driver_goes() {
 	all_off
 }
 
-# A new domain does not have it, whatever its driver could not do. With virtio-iommu nothing works meanwhile.
+# A new domain lacks the stuck page, whatever its driver could not remove. With virtio-iommu nothing works meanwhile.
 case_stuck_until_the_group_has_another_domain() {
 	[ -e $REFUSE ] || return 0
 	stick_and_go strict
@@ -131,7 +132,7 @@ case_stuck_until_the_group_has_another_domain() {
 	all_off
 }
 
-# VFIO has the group for a while. That is another domain, but the group's own one comes back after it.
+# VFIO holds the group for a while, in another domain; afterwards the group's own domain returns.
 case_stuck_while_somebody_else_has_the_group() {
 	stick_and_go strict
 	echo 1 >$PAGE/own || failure "the group cannot be taken"
@@ -146,7 +147,7 @@ case_stuck_while_somebody_else_has_the_group() {
 	all_off
 }
 
-# keep_and_go POLICY BYTES: the driver goes, what it has mapped stays, and cannot be removed.
+# keep_and_go POLICY BYTES: the driver goes, and its mappings stay and cannot be removed.
 keep_and_go() {
 	put $TESTDEV policy $1 || failure "$1 was refused: $(cat /tmp/put)"
 	log_mark
@@ -176,7 +177,7 @@ is_copied() {
 case_stuck_while_it_is_mapped() {
 	for policy in strict fused; do
 		keep_and_go $policy 4096
-		# The next driver has no memory, and each try costs none.
+		# The next driver gets no memory, and a failed try leaks none.
 		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
 		failed=$(($(stat_of $TESTDEV map_failures) + 1))
 		echo 1 >$PAGE/memory && failure "$policy: memory was allocated"
@@ -184,7 +185,7 @@ case_stuck_while_it_is_mapped() {
 		echo $failed >/tmp/map_failures.$TESTDEV
 		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
 		unbind $TESTDEV
-		# The memory is the driver's still.
+		# The memory still belongs to the driver.
 		refuse off
 		until_true 10 state_is orphaned || failure "$policy: the state is $(get $TESTDEV state)"
 		echo 1 >$PAGE/unmap
@@ -207,7 +208,7 @@ case_stuck_when_it_is_unmapped_late() {
 	all_off
 }
 
-# The memory of copies, while one is in use and after that; idle memory is looked at each ten seconds.
+# The memory of copies, while a copy is in use and afterwards; a worker checks idle memory every ten seconds.
 case_stuck_memory_of_copies() {
 	keep_and_go copy 256
 	echo 1 >$PAGE/unmap
@@ -237,7 +238,7 @@ case_stuck_memory_of_no_copies() {
 	all_off
 }
 
-# Memory for copies comes, of which one half is mapped and cannot be undone: the device may access it.
+# A new chunk is half mapped and cannot be unmapped: the device may access the chunk.
 case_stuck_memory_for_copies() {
 	[ -e $REFUSE ] && return 0
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
@@ -255,7 +256,7 @@ case_stuck_memory_for_copies() {
 	all_off
 }
 
-# The memory of copies is mapped again for the next driver, by halves: the group stays out of a domain that has one.
+# The chunk is mapped again for the next driver, by halves: the group stays out of a domain with a half.
 case_stuck_when_the_next_driver_comes() {
 	[ -e $REFUSE ] && return 0
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
@@ -280,7 +281,7 @@ case_stuck_when_the_next_driver_comes() {
 	all_off
 }
 
-# Memory that the module itself would free: of an allocation. The engine cannot hold so many pages.
+# Memory of an allocation, which the module itself would free. The engine cannot hold so many pages.
 case_stuck_memory_of_the_module() {
 	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
 	log_mark
@@ -298,8 +299,8 @@ case_stuck_memory_of_the_module() {
 	all_off
 }
 
-# The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck, and the device has nothing mapped, of
-# a mapping of any size.
+# The virtio-iommu driver recovers when its queue is flushed: nothing is stuck, and nothing is mapped in the device, for
+# mappings of any size.
 case_stuck_for_a_moment() {
 	[ -e $REFUSE ] && return 0
 	for policy in $POLICIES; do
@@ -330,7 +331,7 @@ expect_recovered() {
 	expect_equal "$1: pages that the device reaches" "$(cat $PAGE/reached)" 0
 }
 
-# The same of pages that are removed when the group leaves its domain, and of many single pages in one flush after that.
+# The same for pages that are removed when the group leaves its domain, and for many single pages in a flush afterwards.
 case_stuck_for_a_moment_when_the_driver_goes() {
 	[ -e $REFUSE ] && return 0
 	put $TESTDEV policy lazy || failure "lazy was refused: $(cat /tmp/put)"
@@ -356,8 +357,8 @@ has_recovered() {
 	[ "$(cat $PAGE/refused)" -gt 0 ] && [ "$(cat $PAGE/flushed)" -gt 0 ]
 }
 
-# An allocation of 2 MiB is mapped in two steps. The second one fails, and the first one cannot be undone. The last
-# case, as the account keeps the map that has failed.
+# An allocation of 2 MiB is mapped in two steps. The second step fails, and the first cannot be undone. This is the last
+# case, because the statistics keep the failed map.
 case_stuck_half_of_an_allocation() {
 	[ -e $REFUSE ] && return 0
 	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"

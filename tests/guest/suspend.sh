@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# A machine that sleeps as far as the kernel's own test of it goes, without the module: what it then does is the kernel's.
+# A machine that suspends as far as the kernel's own test goes, without the module: any failure is the kernel's.
 
 case_work_without_the_module() {
 	rmmod xsmmu || give_up "rmmod was refused"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Page tables that are written in place: who may have them, how they come and go, and what ends them.
+# Direct page tables: which groups may have them, how they start and stop, and which events end them.
 
 IN_PLACE='kernel [direct]'
 BY_DRIVER='[kernel] direct'
@@ -16,7 +16,7 @@ case_tables_are_chosen() {
 	refused $DATA tables indirect 'Invalid argument' "$DATA: xsmmu: refused: unknown tables \"indirect\""
 	accepted $DATA tables direct
 	tables_are $DATA "$IN_PLACE"
-	# They stay with another policy, with the device's driver, and when the device is another one.
+	# The setting survives another policy, the device's driver, and a re-plug of the device.
 	accepted $DATA policy strict
 	tables_are $DATA "$IN_PLACE" " under another policy"
 	bind $DATA
@@ -52,7 +52,7 @@ case_tables_by_rule() {
 	insmod /modules/xsmmu.ko
 }
 
-# While a disk works, with each entry looked at.
+# While a disk works, with a check of each entry.
 case_tables_change_at_work() {
 	echo 1 >/sys/module/xsmmu/parameters/debug
 	for policy in $POLICIES; do
@@ -72,7 +72,7 @@ case_tables_change_at_work() {
 	all_off
 }
 
-# All kinds of mappings, and pages beside each other; nothing else is in the entries than the driver of the IOMMU writes.
+# All kinds of mappings, and adjacent pages; the entries contain only bits that the IOMMU's driver writes.
 case_tables_of_a_driver() {
 	echo 1 >/sys/module/xsmmu/parameters/debug
 	for policy in $POLICIES; do
@@ -89,7 +89,7 @@ case_tables_of_a_driver() {
 	all_off
 }
 
-# A flush is of blocks that are known, and of one that was mapped by the driver of the IOMMU, and is removed by it.
+# A flush covers known blocks, and a block that the IOMMU's driver mapped and removes.
 case_tables_known_in_part() {
 	for policy in lazy xsmmu fused; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
@@ -103,13 +103,14 @@ case_tables_known_in_part() {
 	all_off
 }
 
-# The IOMMU's driver says once that it does not see an entry: it does all that follows, and the operator may try again.
+# The IOMMU's driver reports once that an entry is absent: the driver does all later work, and the operator may try
+# again.
 case_tables_surprise() {
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that lies"
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
-		# Of one page, or of many the last one.
+		# For a single page, or for the last of many.
 		for blind in 1 2; do
 			log_mark
 			echo $blind >$PARAMETERS/blind
@@ -124,18 +125,19 @@ case_tables_surprise() {
 		done
 	done
 	expect_equal "a map after what nobody saw, before a flush" "$(cat $PARAMETERS/late_map)" N
-	# What the IOMMU's driver maps from then on it unmaps, too.
+	# From then on the IOMMU's driver also unmaps its own maps.
 	expect_equal "an unmap in place after that" "$(cat $PARAMETERS/bypassed)" N
 	echo 0 >$PARAMETERS/slow
 	all_off
 }
 
-# The first entry of a block, which the IOMMU's driver writes, is none that was asked for: nothing is learned of it.
+# The first entry of a block, which the IOMMU's driver writes, is not the requested entry: the module learns nothing
+# from it.
 case_tables_of_a_strange_driver() {
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that is strange"
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	for strange in "1 an entry is none that we know" "2 an entry is not where it should be"; do
-		# Only drivers with an operation of their own can be.
+		# Only drivers with their own operation can misbehave so.
 		echo ${strange%% *} 2>/dev/null >$PARAMETERS/strange || continue
 		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 		log_mark
@@ -150,8 +152,8 @@ case_tables_of_a_strange_driver() {
 	all_off
 }
 
-# What a driver has left keeps its IOVAs, whose blocks others share, when the group has a new domain: their entries are
-# elsewhere then. The policy keeps pages of a block at hand.
+# Mappings left by a driver keep their IOVAs, in shared blocks, when the group gets a new domain with entries elsewhere.
+# The policy keeps pages of a block for reuse.
 case_tables_of_a_new_domain() {
 	put $TESTDEV policy lazy || failure "the policy was refused: $(cat /tmp/put)"
 	put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"

@@ -1,15 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# /sbin/init of a machine that has Python: what the operator's tool writes, and puts back, on the kernel's own files. It
-# boots without a rule, and with a floor that refuses lazy.
+# /sbin/init of a machine with Python: the operator's tool writes and restores the kernel's own files. Boots without a
+# rule, and with a floor that refuses lazy.
 # shellcheck source=boot_lib.sh
 . /sbin/boot_lib.sh
 
 NIC=/sys/bus/pci/devices/0000:00:02.0
 export PYTHONPATH=/opt LANG=C.UTF-8
 
-# try NAME ARGUMENT...: how the command ends, what it says last, and what the NIC is then.
+# try NAME ARGUMENT...: the command's exit status and last line, and the NIC's state afterwards.
 try() {
 	name=$1
 	shift
@@ -24,14 +23,14 @@ nic() {
 	say "$1-nic ${driver##*/} $(sed 's/.*\[\(.*\)\].*/\1/' $NIC/xsmmu/policy) $(cat $NIC/xsmmu/state $NIC/iommu_group/type | tr '\n' ' ')"
 }
 
-# The interface, which is another one after a rebind; and what the files of the rules are.
+# The interface, which a rebind replaces; and the files of the rules.
 link() {
 	say "$1 $(cat /sys/class/net/eth0/ifindex /sys/class/net/eth0/carrier_changes | tr '\n' ' ')$(ip -o -4 addr show dev eth0 | sed -n 's/.*inet \([^ ]*\).*/\1/p')" \
 		"$(stat -c %i /etc/xsmmu.conf /etc/modprobe.d/xsmmu.conf 2>&1 | tr '\n' ' ')"
 }
 
-# again NAME ARGUMENT...: try() with all that was said, and what was done to the link. An interface that has just been bound gets
-# its carrier late.
+# again NAME ARGUMENT...: try() with the full output and the actions on the link. A newly bound interface gets its
+# carrier late.
 again() {
 	for _ in $(seq 200); do
 		[ "$(cat /sys/class/net/eth0/carrier 2>/dev/null)" = 1 ] && break
@@ -86,7 +85,7 @@ try copies set eth0 fused --rebind
 again copies-again set eth0 copy copy_bytes=256 --rebind
 network
 
-# The driver's bind fails, before and when it is put back.
+# The driver's bind fails, both on the change and on the restoration.
 echo pci-stub >$NIC/driver_override
 try unbindable unset eth0 --rebind
 echo >$NIC/driver_override

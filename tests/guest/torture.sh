@@ -1,33 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Torture: a disk and a NIC work without a pause while all that can happen to a device happens, in an order that a seed
-# chooses. TORTURE_S and SEED are settings. Two CPUs run freely, so the same seed gives the same acts, at other moments.
+# Torture: a disk and a NIC work without a pause while every event that can happen to a device happens, in an order
+# chosen by a seed. TORTURE_S and SEED are settings. Two CPUs run freely, so the same seed gives the same acts, at other
+# moments.
 
-# --- what the seed chooses ---------------------------------------------------------------------------------------
+# --- choices of the seed ------------------------------------------------------------------------------------------
 
-# below NUMBER: sets `chosen` to a number below it.
+# below NUMBER: sets `chosen` to a number below NUMBER.
 below() {
 	random=$(((random * 1103515245 + 12345) & 2147483647))
 	chosen=$((random / 65536 % $1))
 }
 
-# one_of WORD...: sets `chosen` to one of them.
+# one_of WORD...: sets `chosen` to one of the words.
 one_of() {
 	below $#
 	shift $chosen
 	chosen=$1
 }
 
-# With odd seeds small buffers are copied, as long as they are.
+# With odd seeds small buffers of up to COPY bytes are copied.
 COPY=$((SEED % 2 * 2048))
 
 choose_policy() {
 	if [ $COPY = 0 ]; then one_of $POLICIES; else one_of copy $POLICIES; fi
 }
 
-# --- the two that work -------------------------------------------------------------------------------------------
+# --- the two loads -----------------------------------------------------------------------------------------------
 
-# Each has its load: `disk_load` and `net_load` are the processes.
+# `disk_load` and `net_load` are the processes of the two loads.
 
 disk_work() {
 	disk_start $DATA
@@ -41,7 +42,7 @@ net_work() {
 	net_load=$load
 }
 
-# work_begins DEVICE: under a policy of the seed's choice.
+# work_begins DEVICE: under a policy chosen by the seed.
 work_begins() {
 	choose_policy
 	take $chosen $1
@@ -51,8 +52,8 @@ work_begins() {
 	esac
 }
 
-# expect_verified: what was read is what was written. Not where the disk went away under fio: reads are short then, and fio
-# compares what its buffer had before (on the kernel's own path it does the same).
+# expect_verified: the data read equals the data written. Not if the disk disappeared under fio: such reads are short,
+# and fio compares its buffer's earlier content (also on the kernel's own path).
 expect_verified() {
 	grep -iE 'verify.*(bad|failed)|bad magic' /tmp/fio >/tmp/bad && failure "data was lost: $(head -n 3 /tmp/bad)"
 }
@@ -73,7 +74,7 @@ net_ends() {
 	expect_checksums
 }
 
-# disk_leaves, nic_leaves: the driver goes from under its load.
+# disk_leaves, nic_leaves: the driver is removed under load.
 disk_leaves() {
 	unbind $DATA
 	disk_ends -9
@@ -141,8 +142,8 @@ leaves() {
 	unplug $1 $2
 }
 
-# returns BDF: it is plugged in again. Failures are counted by group: that of a device alone went with it, and where its
-# bridge has kept that, it may have another (arm64 without ACPI knows of ACS only then).
+# returns BDF: plugs the device in again. Failures are counted by group: the group of a single device went with the
+# device, and a device whose bridge kept the group may get another (arm64 without ACPI learns of ACS only then).
 returns() {
 	[ $left_there -gt 1 ] && [ "$(readlink "$(device_dir $1)/iommu_group")" = "$left_group" ] || rm -f /tmp/map_failures.$1
 }
@@ -165,7 +166,7 @@ act_unplug_nic() {
 	work_begins $IGB
 }
 
-# The disk's driver takes a reset under load; the NIC's needs its link down.
+# The disk's driver survives a reset under load; the NIC's needs its link down.
 act_reset_disk() {
 	nvme_freeze_is_misread && return
 	echo 1 >"$(device_dir $DATA)/reset" || failure "$DATA: reset failed"
@@ -182,9 +183,9 @@ act_cpu() {
 	toggle_cpu 1
 }
 
-# Devices are suspended and resumed for real, the CPUs only as far as the kernel's own test of it goes. The far end of the
-# wire is quiet meanwhile: virtio_net may send on queues that are gone. NO_SUSPEND is why the kernel cannot do it at all, with
-# this IOMMU and without us (tests/guest/suspend.sh).
+# Devices are really suspended and resumed, the CPUs only as far as the kernel's own test goes. The far end of the wire
+# is quiet meanwhile, because virtio_net may send on queues that are gone. NO_SUSPEND gives the reason if the kernel
+# cannot suspend with this IOMMU, even without the module (tests/guest/suspend.sh).
 act_suspend() {
 	if [ -n "$NO_SUSPEND" ]; then
 		echo "torture: not suspended: $NO_SUSPEND" >/dev/kmsg
@@ -193,7 +194,7 @@ act_suspend() {
 	ip -n peer1 link set peer down
 	! nvme_freeze_is_misread || disk_leaves
 	one_of devices processors
-	# Where the machine cannot be suspended but to idle (QEMU's arm64), no processor is stopped.
+	# A machine that can only suspend to idle (QEMU's arm64) stops no processor.
 	! { [ $chosen = processors ] && ! grep -q deep /sys/power/mem_sleep; } || chosen=platform
 	echo $chosen >/sys/power/pm_test
 	echo 1 >/sys/module/suspend/parameters/pm_test_delay 2>/dev/null
@@ -214,7 +215,8 @@ act_read() {
 	done
 }
 
-# Allocations of one process fail, three in ten, while it chooses policies: each choice is made whole or not at all.
+# Allocations of one process fail, three in ten, while the process chooses policies: each choice is made whole or not at
+# all.
 allocations_fail() {
 	failslab=/sys/kernel/debug/failslab
 	disk_leaves
@@ -240,8 +242,8 @@ has_failed() {
 	[ "$(cat $FAIL)" = 0 ]
 }
 
-# Single maps and allocations of the module fail, the disk's or the NIC's, under load and while policies change: drivers
-# try again. The NIC's are so many that the disk's never fail beside them.
+# Single maps and allocations of the module fail, for the disk or the NIC, under load and while policies change: drivers
+# try again. The NIC has so many that the disk's never fail beside them.
 maps_fail() {
 	one_of $DATA $IGB
 	failing=$chosen
@@ -264,7 +266,7 @@ maps_fail() {
 	[ $failing = $IGB ] || work_begins $IGB
 }
 
-# The stock kernel has no switch for failing allocations; there the module is a build for tests that has one.
+# The stock kernel has no fault injection for allocations; there the module is a build for tests with its own.
 act_memory() {
 	if [ -e $FAIL ]; then maps_fail; else allocations_fail; fi
 }
@@ -272,7 +274,7 @@ act_memory() {
 ACTS='policy policy policy tune tune copy copy unbind_disk unbind_nic unplug_disk unplug_nic reset_disk reset_nic cpu cpu suspend
 rmmod read memory'
 
-# next_act: sets `act`. All of ACTS come, in an order that the seed chooses, before any comes again.
+# next_act: sets `act`. Every act of ACTS comes once, in an order chosen by the seed, before any act repeats.
 next_act() {
 	case $acts_left in
 	*[a-z]*) ;;
@@ -306,8 +308,8 @@ both_end() {
 case_torture() {
 	random=$SEED
 	log_mark
-	# What caches take at the first use of a load is no loss. (A second round of all acts grows by half a MiB, the first by up
-	# to three.)
+	# Memory that caches take at the first use of a load is no loss. (A second round of all acts grows by half a
+	# MiB, the first by up to three.)
 	both_begin
 	both_end
 	memory_mark

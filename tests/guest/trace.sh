@@ -4,7 +4,7 @@
 
 EVENTS=/sys/kernel/tracing/events/xsmmu
 
-# traced EVENT: its lines, from the last recording.
+# traced EVENT: the event's lines in the last recording.
 traced() {
 	grep " $1: device=\| $1: group=" /tmp/trace
 }
@@ -47,8 +47,7 @@ all_of_a_life() {
 	unbind "$1"
 }
 
-# With the policy that it has. Every page that was mapped was unmapped, every page that was deferred was flushed, and the
-# counters say the same.
+# With the current policy. Every mapped page was unmapped, every deferred page was flushed, and the counters agree.
 life_of() {
 	set -- "$1" "$(policy_of "$1")"
 	for name in maps unmaps copied_maps copied_unmaps flushed_pages inv_page inv_domain; do
@@ -60,14 +59,14 @@ life_of() {
 	expect_equal "$2: unmaps traced" "$(traced unmap | grep -c "device=$1 ")" $(($(stat_of "$1" unmaps) + $(stat_of "$1" copied_unmaps) - before_unmaps - before_copied_unmaps))
 	direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages) - before_direct))
 	expect_equal "$2: pages of flushes" "$(sum pages)" $(($(stat_of "$1" flushed_pages) - before_flushed_pages + direct))
-	# Each chunk that goes in the end has one of its own.
+	# Each chunk freed at the end has its own command.
 	expect_equal "$2: page commands of flushes" "$(sum page_commands)" \
 		$(($(stat_of "$1" inv_page) - before_inv_page - pool_bytes / 2097152))
 	expect_equal "$2: domain commands of flushes" "$(sum domain_commands)" $(($(stat_of "$1" inv_domain) - before_inv_domain))
 	group=$(basename "$(readlink "$(device_dir "$1")/iommu_group")")
 	! traced flush | grep -qv " group=$group " || failure "$2: a flush of another group"
 	! traced flush | grep -qvE ' cause=(unmap|block|poll|full|time|explicit|drain) ' || failure "$2: a flush without a cause"
-	# What is mapped and not unmapped, by address, at the end of the life: nothing.
+	# Addresses that are mapped and not unmapped at the end: none.
 	traced map | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/maps
 	traced unmap | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/unmaps
 	cmp -s /tmp/maps /tmp/unmaps || failure "$2: maps and unmaps differ: $(diff /tmp/maps /tmp/unmaps | head -n 5)"
@@ -85,7 +84,7 @@ case_a_life_traced() {
 	copied=$(stat_of $E1000E copied_maps)
 	life_of $E1000E
 	[ "$(stat_of $E1000E copied_maps)" -gt "$copied" ] || failure "nothing was copied"
-	# Of what is not copied, partial pages are replaced.
+	# Partial pages that are not copied are replaced.
 	trust $E1000E 1
 	put $E1000E policy copy
 	put $E1000E copy_bytes 256
@@ -93,7 +92,7 @@ case_a_life_traced() {
 	trust $E1000E 0
 }
 
-# As long as it takes until the buffers of the first ring (slab memory, which cannot be held) are used up.
+# Long enough to use up the buffers of the first ring (slab memory, which cannot be held).
 long_life() {
 	bind "$1"
 	nic_start "$1"
@@ -114,12 +113,12 @@ case_causes() {
 	record all_of_a_life $DATA
 	expect "flushes by time" grep -q ' flush: .*cause=time ' /tmp/trace
 	oldest=$(traced flush | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
-	# The timer is early, so that the bound holds.
+	# The timer fires early, so that the bound holds.
 	[ "$oldest" -ge 5000000 ] && [ "$oldest" -le 10000000 ] || failure "the oldest unmap that was flushed by time waited for $oldest ns, not for 10 ms at most"
 	all_off
 }
 
-# A timer is on its way while a policy with a shorter bound is chosen.
+# A policy with a shorter bound is chosen while a timer is pending.
 case_bound_after_a_change() {
 	put $DATA policy lazy
 	put $DATA max_window_us 10000000

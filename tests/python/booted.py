@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A machine that is booted as a user's is: from its own disk, by an initramfs that Debian's own tool made.
+"""Boot a machine as a user's machine boots: from its own disk, by an initramfs of Debian's own tool.
 
-tool/boot/'s files are installed in that, and nothing but it loads a module.
+The initramfs contains the files of tool/boot/, and only the initramfs loads modules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification fai
 ATTACHED = {"policy": "none auto copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
 DISK_ATTACHED = {"policy": "none auto copy [strict] lazy fands xsmmu fused", "level": "strict", "state": "active"}
 NICS = ("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile=")
-"""A NIC whose other end answers pings."""
+"""A NIC with a peer that answers pings."""
 DEVICES = {"disk": "nvme", "nic": "e1000e"}
 
 _LIBRARY = guests.SCRIPTS / "boot_lib.sh"
@@ -40,27 +40,27 @@ _SAID = re.compile(r"^boot: (\S+(?: (?:driver|policy|level|state|stats/maps))?) 
 
 @dataclass(frozen=True)
 class Booted:
-    """What a kernel's console said."""
+    """The console output of a kernel."""
 
     console: list[str]
 
     @property
     def said(self) -> dict[str, str]:
-        """Each thing that the scripts of boot_lib.sh found, by its name."""
+        """The findings of the scripts of boot_lib.sh, by name."""
         return {found[1]: found[2] for line in self.console if (found := _SAID.match(line))}
 
     def xsmmu_lines(self) -> list[str]:
-        """What the module said, but for the taints that any such module brings."""
+        """The module's log lines, without the taint messages of any out-of-tree module."""
         return [line for line in self.console if "xsmmu: " in line and not TAINTS.search(line)]
 
     def check_end(self, last: str = "end") -> None:
-        """Fail if a line says that the kernel is ill or that there was an IOMMU fault, or without the `last` word."""
+        """Fail on a line about a kernel problem or an IOMMU fault, or without the `last` word."""
         bad = [line for line in self.console if FATAL.search(line) or IOMMUS[DEFAULT_IOMMU].faults.search(line)]
         if bad or last not in self.said:
             pytest.fail("\n".join([*bad, "", "the last lines:", *self.console[-LAST_LINES:]]))
 
     def check_works(self) -> None:
-        """It runs from its disk; disk and NIC work, and their drivers came from the initramfs."""
+        """The root is the disk, disk and NIC work, and their drivers came from the initramfs."""
         assert self.said["root"] == "/dev/nvme0n1"
         assert self.said["read"] == self.said["written"] != ""
         assert self.said["ping"] == "3"
@@ -68,14 +68,14 @@ class Booted:
             assert self.said[f"{device} driver"] == driver
 
     def check_attached(self) -> None:
-        """Disk and NIC are, by the rules that the initramfs has."""
+        """Disk and NIC are attached, by the rules in the initramfs."""
         for device, wanted in {"disk": DISK_ATTACHED, "nic": ATTACHED}.items():
             assert {file: self.said[f"{device} {file}"] for file in wanted} == wanted
             assert int(self.said[f"{device} stats/maps"]) > 0
         assert self.xsmmu_lines() == []
 
     def check_kernels_own_path(self, state: str) -> None:
-        """They are not, and the machine works; `state` is theirs."""
+        """Disk and NIC have `state` and are not attached, and the machine works."""
         self.check_works()
         assert {self.said[f"{device} state"] for device in DEVICES} == {state}
 
@@ -90,7 +90,7 @@ def run(
     disk_mib: int = 64,
     memory_mib: int = 1024,
 ) -> list[str]:
-    """Boot by the initramfs `image`, until power-off; the console's lines.
+    """Boot by the initramfs `image` until power-off; returns the console's lines.
 
     The disk is `disk` in `folder`, with a script of tests/guest as its init and more `files`. `words` are more words on
     the kernel's command line.
@@ -120,8 +120,8 @@ def run_disks(
     nics: Sequence[str] = NICS,
     timeout_s: float = TIMEOUT_S,
 ) -> list[str]:
-    """Boot with these disks and NICs, until power-off; the lines of the console, which is a file."""
-    # This machine has no -icount, so its kernel measures its clock.
+    """Boot with these disks and NICs until power-off; returns the lines of the console, a file."""
+    # This machine has no -icount, so its kernel measures the clock.
     words = ("tsc_early_khz=0", "systemd.show_status=0", *words)
     kernel_arguments = machine.boot_arguments(vmlinuz, initrd, DEFAULT_IOMMU, words)
     qemu = [*guests.tools().qemu_command(), *_machine_arguments(disks, console, memory_mib), *nics]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What all tests share: the line that repeats one that failed, and a summary.
+"""Shared by all tests: the command line that repeats a failed test, and a summary.
 
 The summary is SYNTHETIC: figures made up for tests only. No machine ever measured these.
 """
@@ -20,23 +20,23 @@ from xsmmu import disks, essential, output
 from xsmmu_lab.setup import host
 
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
-"""Variables that change what a test does."""
+"""Variables that change a test's behaviour."""
 
 
 def pytest_configure() -> None:
-    """A killed run ends its guests and removes its folders, as one does that is interrupted."""
+    """A killed run ends its guests and removes its folders, as an interrupted run does."""
     host.interrupt_on_sigterm()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: what is short fills both workers to the end."""
+    """The longest tests begin first; short tests then keep both workers busy to the end."""
     files = {item.path for item in items if item.get_closest_marker("guest") or item.get_closest_marker("early")}
     items.sort(key=lambda item: item.path not in files)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure prints the one line that repeats it, on this machine or another."""
+    """A failure prints the line that repeats the test, on any machine."""
     report = yield
     if report.failed:
         words = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
@@ -48,7 +48,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    """No test sees the network and the disks of the machine that it runs on."""
+    """No test sees the network and the disks of its host."""
     made = Network()
     monkeypatch.setattr(essential, "View", made.view)
     monkeypatch.setattr(disks, "claim", made.claim)
@@ -59,7 +59,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.fixture(autouse=True)
 def documents(monkeypatch: pytest.MonkeyPatch) -> Generator[list[json_documents.Document]]:
-    """All JSON documents that the tool makes in this test; each has to fit its schema."""
+    """All JSON documents that the tool makes in a test; each must fit its schema."""
     made: list[json_documents.Document] = []
     make = output.document
 
@@ -123,7 +123,7 @@ def _run(workload: str, policy: str, **extra: Any) -> dict[str, Any]:
 def refuses(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> Refuses:
-    """In either form; and nothing is changed."""
+    """Checks refusals as text and as JSON; nothing is changed."""
 
     def check(words: list[str], expected: tuple[int, str, str]) -> None:
         status, code, message = expected
@@ -145,13 +145,13 @@ def refuses(
 
 @pytest.fixture
 def synthetic() -> dict[str, Any]:
-    """A summary for a test to change."""
+    """A summary that a test may change."""
     return summary()
 
 
 @pytest.fixture(scope="session")
 def pristine() -> dict[str, Any]:
-    """The same, for what is made once and shared."""
+    """The same summary for a module's tests, made once; not to be changed."""
     return summary()
 
 

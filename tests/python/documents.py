@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tool writes as JSON, compared with the files that say what is in it (tool/xsmmu/schemas).
+"""The tool's JSON output, checked against its schemas (tool/xsmmu/schemas).
 
-All that a test has the tool make in its own process is compared by the fixture `documents` of conftest.py, without a
-word in the test. What another process or a guest has printed goes through `read`.
+The fixture `documents` of conftest.py checks everything that a test's own process makes, without a line in the test.
+Output of other processes and guests goes through `read`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FOLDER = Path(output.__file__).parent / "schemas"
 
 @cache
 def schemas() -> dict[str, Document]:
-    """All files, by name."""
+    """All schemas, by file name."""
     return {path.name: json.loads(path.read_text()) for path in sorted(FOLDER.iterdir())}
 
 
 def file_of(name: str) -> str:
-    """The file that a name such as xsmmu.status/1 has."""
+    """The schema's file for a name such as xsmmu.status/1."""
     found = re.fullmatch(r"xsmmu\.([a-z-]+)/(\d+)", name)
     return f"{found[1]}-{found[2]}.json" if found else f"no file: {name}"
 
@@ -42,7 +42,7 @@ def _validator(file: str) -> jsonschema.Draft202012Validator:
 
 
 def fault(document: Document) -> str | None:
-    """What of it does not fit its schema, as a reader gets it."""
+    """The mismatch between a document and its schema, as a reader sees both; None if it fits."""
     name = str(document.get("schema"))
     if file_of(name) not in schemas():
         return f"{name}: there is no {file_of(name)} in {FOLDER}"
@@ -52,7 +52,7 @@ def fault(document: Document) -> str | None:
 
 
 def read(text: str) -> list[Document]:
-    """One document, or one a line; each fits its schema."""
+    """One document, or one per line; each fits its schema."""
     try:
         found = [json.loads(text)]
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel for a made-up sysfs, which binds, unbinds and refuses as the real one does; and commands run on it."""
+"""A kernel for a made-up sysfs, which binds, unbinds and refuses like a real one; and commands run on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COSTS = {
     "xsmmu": (560.0, 550.0, 40.0),
     "fused": (440.5, 140.2, 30.0),
 }
-"""Nanoseconds of a map, of an unmap, and what of that is at a poll's end; made up."""
+"""Made-up nanoseconds of a map and of an unmap, and the share at a poll's end."""
 MODPROBE = f"""
 mkdir -p $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
 echo ${{VERSION:-{__version__}}} >$XSMMU_SYSFS/module/$1/version
@@ -47,18 +47,18 @@ rm -r $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
 
 
 def ignore(_write: str) -> None:
-    """Nothing happens beside a write."""
+    """Do nothing beside a write."""
 
 
 class Kernel:
-    """What answers to writes: of drivers, of a group's type, and of the module."""
+    """Answers to writes: by drivers, for a group's type, and by the module."""
 
     def __init__(self, sysfs: Path) -> None:
         self.sysfs = sysfs
         self.writes: list[str] = []
         self.before: Callable[[str], None] = ignore
         self.after: Callable[[str], None] = ignore
-        """Called with each write, as `file value`, before or after it is done; may raise."""
+        """Called before or after each write, as `file value`; may raise."""
 
     def put(self, file: Path, value: str) -> None:
         write = f"{file.relative_to(self.sysfs)} {value}"
@@ -108,7 +108,7 @@ class Kernel:
 
     @staticmethod
     def give(device: Device, bind: bool) -> None:
-        """The workload's file of a device."""
+        """Add or remove the workload's file of a device."""
         folder = device.folder / "xsmmu_bench"
         if bind:
             folder.mkdir()
@@ -117,7 +117,7 @@ class Kernel:
             shutil.rmtree(folder)
 
     def work(self, device: Device, file: Path, value: str) -> None:
-        """Measure; each policy has a cost of its own."""
+        """Measure; each policy has its own cost."""
         policy = module.choice(device).policy
         kind = device.group.type if device.group else ""
         times = COSTS[policy if policy != "none" else kind]
@@ -151,7 +151,7 @@ class Kernel:
 
     @staticmethod
     def is_used(device: Device) -> bool:
-        """Whether its driver does DMA."""
+        """Whether the device's driver does DMA."""
         return device.driver is not None and device.number("class") >> 8 != 0x0604
 
     @staticmethod
@@ -165,7 +165,7 @@ class Kernel:
 
 @contextmanager
 def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    """A NIC on the kernel's own path; two controllers in one group under xsmmu; nothing mounted, no route."""
+    """A NIC on the kernel's own path; two controllers in a group under xsmmu; nothing mounted, no route."""
     for name, place in {
         "SYSFS": "sys",
         "PROC": "proc",
@@ -186,7 +186,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     make_device(sysfs, NVME1, 13, "xsmmu", "nvme", state="attached")
     made = Kernel(sysfs)
     monkeypatch.setattr(machine, "put", made.put)
-    # As main() has them; a shell's background job has Ctrl-C ignored.
+    # As in main(); a shell's background job ignores Ctrl-C.
     answers = {number: lambda *_: sys.exit(130) for number in (signal.SIGTERM, signal.SIGHUP)}
     answers[signal.SIGINT] = signal.default_int_handler
     before = {number: signal.signal(number, answer) for number, answer in answers.items()}
@@ -196,7 +196,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 
 def run(*arguments: str) -> str:
-    """What a command prints; its error is raised."""
+    """The output of a command; raises its error."""
     result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
@@ -209,7 +209,7 @@ def fails(*arguments: str) -> UserError:
 
 
 def everything(kernel: Kernel) -> dict[str, object]:
-    """All that a command may change."""
+    """All state that a command may change."""
     devices = {each.address: (each.driver, module.choice(each)) for each in machine.devices() if each.module_folder}
     types = {path.parent.name: path.read_text().strip() for path in kernel.sysfs.glob("kernel/iommu_groups/*/type")}
     files = {path.name: path.read_text() for path in (kernel.sysfs.parent / "etc").iterdir()}
@@ -219,7 +219,7 @@ def everything(kernel: Kernel) -> dict[str, object]:
 
 
 def put_back(kernel: Kernel, *arguments: str) -> UserError:
-    """The error of a command after which all is as it was before."""
+    """The error of a command that leaves everything as before."""
     before = everything(kernel)
     error = fails(*arguments)
     assert everything(kernel) == before
@@ -227,7 +227,7 @@ def put_back(kernel: Kernel, *arguments: str) -> UserError:
 
 
 def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """A whole command: its status, and what it says to standard output and error."""
+    """A whole command: status, standard output and standard error."""
     monkeypatch.setattr(sys, "argv", ["xsmmu", *arguments])
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -240,11 +240,11 @@ def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
 
 
 Refuses = Callable[[list[str], tuple[int, str, str]], None]
-"""Checks that a whole command line is refused, with this status, code and text."""
+"""Checks that a whole command line is refused with this status, code and text."""
 
 
 def program(file: Path, script: str) -> None:
-    """A program that a test has in place of the machine's."""
+    """A test's program in place of the machine's."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)

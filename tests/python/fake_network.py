@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A made-up network, which answers as the kernel does; and disks that something has claimed."""
+"""A made-up network with the kernel's answers; and disks that something has claimed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAIN = 254
 
 
 class Route(NamedTuple):
-    """A row of a table of routes."""
+    """A row of a routing table."""
 
     interface: str
     network: IPv4Network | IPv6Network
@@ -27,46 +27,46 @@ class Route(NamedTuple):
 
 @dataclass
 class Network:
-    """What the kernel knows; `view()` is a view of it."""
+    """The kernel's state; `view()` is a view of it."""
 
     interfaces: list[Link] = field(default_factory=list)
     table: list[Route] = field(default_factory=list)
     rules: dict[int, int] = field(default_factory=dict)
-    """Tables, by the mark that packets have for them."""
+    """Routing tables by the mark of packets."""
     by_port: dict[int, int] = field(default_factory=dict)
-    """Tables, by a port of packets."""
+    """Routing tables by a port of packets."""
     by_service: dict[int, int] = field(default_factory=dict)
-    """Tables, by the type of service of packets."""
+    """Routing tables by the type of service of packets."""
     addresses: dict[str, list[str]] = field(default_factory=dict)
     connected: list[Connection] | None = field(default_factory=list)
     """None if the kernel cannot be asked."""
     claimed: dict[str, int] = field(default_factory=dict)
-    """What an exclusive open of a disk is refused with, by the file."""
+    """The error of an exclusive open of a disk, by file."""
 
     def interface(self, name: str, kind: str = "", **more: object) -> Link:
-        """One more."""
+        """Add an interface."""
         link = Link(len(self.interfaces) + 2, name, kind, **more)  # type: ignore[arg-type]
         self.interfaces.append(link)
         return link
 
     def route(self, interface: str, network: str = "0.0.0.0/0", metric: int = 0, table: int = MAIN) -> None:
-        """One more."""
+        """Add a route."""
         self.table.append(Route(interface, ip_network(network), metric, table))
 
     def connect(self, local: str, port: int, remote: str, remote_port: int, bound: Link | None = None) -> None:
-        """One more connection."""
+        """Add a connection."""
         assert self.connected is not None
         self.connected.append(
             Connection(ip_address(local), port, ip_address(remote), remote_port, bound.number if bound else 0)
         )
 
     def claim(self, node: Path, _number: str) -> None:
-        """disks.claim()."""
+        """Stands in for disks.claim()."""
         if str(node) in self.claimed:
             raise OSError(self.claimed[str(node)], os.strerror(self.claimed[str(node)]))
 
     def view(self) -> View:
-        """As the tool asks it."""
+        """A view as the tool uses it."""
         return _Answers(self)
 
 
@@ -78,7 +78,7 @@ class _Answers(View):
 
     @cached_property
     def links(self) -> dict[int, Link]:
-        """All, with those that only a route has named."""
+        """All interfaces, including those that only a route names."""
         found = {link.name: link for link in self.network.interfaces}
         for number, name in enumerate({row.interface: None for row in self.network.table}, 1000):
             found.setdefault(name, Link(number, name))
@@ -86,22 +86,22 @@ class _Answers(View):
 
     @cached_property
     def marks(self) -> list[int]:
-        """Those of rules."""
+        """Marks in rules."""
         return sorted(self.network.rules)
 
     @cached_property
     def services(self) -> list[int]:
-        """Those of rules."""
+        """Types of service in rules."""
         return sorted(self.network.by_service)
 
     @cached_property
     def defaults(self) -> list[Default]:
-        """Of all tables."""
+        """Default routes of all tables."""
         rows = [row for row in self.network.table if not row.network.prefixlen]
         return [Default(row.table, row.interface, row.network.version) for row in rows]
 
     def holders(self, address: Address | None) -> list[str]:
-        """The interfaces that have an address."""
+        """The interfaces with an address."""
         return [name for name, all_of in self.network.addresses.items() if str(address) in all_of]
 
     def _asked(self, packet: Packet) -> Way | None:
@@ -125,7 +125,7 @@ class _Answers(View):
 
     @cached_property
     def connections(self) -> list[Connection]:
-        """All."""
+        """All connections."""
         if self.network.connected is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return self.network.connected

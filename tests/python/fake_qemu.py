@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Stands in for QEMU: speaks on the same descriptors, and misbehaves as the first argument says."""
+"""Stands in for QEMU: uses the same descriptors, and misbehaves as the first argument says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ arguments = " ".join(sys.argv[2:])
 
 
 def descriptor(pattern: str) -> int:
-    """A descriptor that the command line names."""
+    """A descriptor named on the command line."""
     found = re.search(pattern, arguments)
     assert found, pattern
     return int(found[1])
@@ -36,7 +36,7 @@ def send(line: str) -> None:
 
 
 def good() -> None:
-    """A guest that does what it should; the result overtakes the trace."""
+    """A well-behaved guest; the result overtakes the trace."""
     send('{"event":"boot","release":"0.0"}')
     send('{"event":"run","id":1,"markers":[1,2]}')
     time.sleep(0.2)
@@ -45,7 +45,7 @@ def good() -> None:
 
 
 def busy() -> None:
-    """A guest whose trace has a line every millisecond."""
+    """A guest with a trace line every millisecond."""
     send('{"event":"boot","release":"0.0"}')
     os.write(trace, b"serial_write [0x07] <- 0x01\n")
     for _ in range(500):
@@ -56,7 +56,7 @@ def busy() -> None:
 
 
 def cold() -> None:
-    """A guest that fails before what it is to measure."""
+    """A guest that fails before its measurement."""
     send('{"event":"boot","release":"0.0"}')
     send('{"event":"session","driver":"xsmmu_lab","policy":"fused"}')
     send('{"event":"warm","id":1}')
@@ -66,7 +66,7 @@ def cold() -> None:
 
 
 def refuses() -> None:
-    """A guest that has measured something, and then cannot have the next policy."""
+    """A guest that measures once, and then cannot set the next policy."""
     send('{"event":"boot","release":"0.0"}')
     send('{"event":"start","id":1}')
     send('{"event":"session","driver":"xsmmu_lab","policy":"fused"}')
@@ -75,7 +75,7 @@ def refuses() -> None:
 
 
 def oops() -> None:
-    """A kernel that dies and goes on."""
+    """A kernel that dies and continues."""
     say("[    1.0] BUG: kernel NULL pointer dereference, address: 0000000000000000")
     say("[    1.0] RIP: 0010:xs_batch_flush+0x1/0x2")
     send('{"event":"done"}')
@@ -83,19 +83,19 @@ def oops() -> None:
 
 
 def quiet() -> None:
-    """A guest that says nothing for two seconds."""
+    """A guest that is silent for two seconds."""
     time.sleep(2)
     send('{"event":"done"}')
 
 
 def hang() -> None:
-    """A guest that says something and then nothing."""
+    """A guest that prints a line and then nothing."""
     say("the last words")
     time.sleep(60)
 
 
 def chatter() -> None:
-    """A guest that is never done, and has said more than is kept."""
+    """A guest that never ends, and prints more than is kept."""
     for _ in range(500):
         say("still here")
     while True:
@@ -104,7 +104,7 @@ def chatter() -> None:
 
 
 def noise() -> None:
-    """A console whose line is disturbed."""
+    """A console with a disturbed line."""
     os.write(console, b"\xff\xfe[    1.0\x80\n")
     send('{"event":"done"}')
 
@@ -116,7 +116,7 @@ def leave() -> None:
 
 
 def nonsense() -> None:
-    """A guest whose results are broken."""
+    """A guest with broken results."""
     send('{"event":')
     time.sleep(60)
 
@@ -128,7 +128,7 @@ def error() -> None:
 
 
 def fault(*lines: str) -> None:
-    """A device that reaches where it may not, at second 9, between some lines."""
+    """A device that accesses forbidden memory, at second 9, between some lines."""
     for line in lines or ["<fault>"]:
         fault = "DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]"
         if line == "<end>":
@@ -138,7 +138,7 @@ def fault(*lines: str) -> None:
 
 
 def refused() -> None:
-    """A QEMU that refuses what the guest asks of it."""
+    """A QEMU that refuses the guest's request."""
     send('{"event":"qmp","execute":"device_add","arguments":{"id":"x","driver":"none"}}')
     qmp = socket.socket(fileno=descriptor(r"id=qmp,fd=(\d+)"))
     qmp.sendall(b'{"error":{"class":"GenericError","desc":"none is not a device"}}\n')
@@ -146,7 +146,7 @@ def refused() -> None:
 
 
 def replug() -> None:
-    """A guest that plugs a device in before QEMU has let it go; says in which order QEMU would hear of it."""
+    """A guest that plugs a device in before QEMU has released it; prints the order of QEMU's commands."""
     send('{"event":"qmp","execute":"device_del","arguments":{"id":"x"}}')
     send('{"event":"qmp","execute":"device_add","arguments":{"id":"x","driver":"igb"}}')
     qmp = socket.socket(fileno=descriptor(r"id=qmp,fd=(\d+)"))
@@ -167,7 +167,7 @@ def replug() -> None:
 
 
 def cut() -> None:
-    """A kernel that dies, and whose line comes in two parts."""
+    """A kernel that dies, with its message in two parts."""
     os.write(console, b"[    1.0] BU")
     time.sleep(0.3)
     say("G: kernel NULL pointer dereference")
@@ -175,7 +175,7 @@ def cut() -> None:
 
 
 def torn() -> None:
-    """A guest whose results come in parts."""
+    """A guest whose results arrive in parts."""
     for part in (b'{"event":"bo', b'ot","release":"0.0"}\n{"event":"do', b'ne"}\n'):
         os.write(result, part)
         time.sleep(0.3)
@@ -188,7 +188,7 @@ def last() -> None:
 
 
 def steady() -> None:
-    """A guest of which only its trace is heard, for four seconds."""
+    """A guest with only a trace, for four seconds."""
     send('{"event":"boot","release":"0.0"}')
     for number in range(1, 9):
         os.write(trace, b"serial_write [0x07] <- 0x%02x\n" % number)
@@ -197,7 +197,7 @@ def steady() -> None:
 
 
 def flood() -> None:
-    """A guest that never stops to speak."""
+    """A guest that prints without pause."""
     while True:
         os.write(console, b"still here\n" * 1000)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests that run inside a guest: shell functions of tests/guest, one result for each.
+"""Tests inside a guest: shell functions of tests/guest, with a result each.
 
-A topic is a script of tests/guest; its cases are the functions named `case_*`, in the order they stand there. Several
-topics can share a boot. The boot happens when the first of its results is asked for, and is asked once.
+A topic is a script of tests/guest; its cases are the functions named `case_*`, in the script's order. Several topics
+can share a boot. The boot happens once, when its first result is needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEVICES = (
     Needs(("nvme",), ("usr/bin/setpriv",)),
 )
 LOADS = Needs((), ("usr/bin/iperf3", "usr/bin/fio", "usr/bin/nice"))
-"""What the topic `load` runs. fio brings fifty megabytes of libraries, which the kernel unpacks at each boot."""
+"""Needs of the topic `load`. fio brings fifty megabytes of libraries, which the kernel unpacks at each boot."""
 
 _CASE = re.compile(r"^case_(\w+)\(\)", re.MULTILINE)
 LAST_LINES = 40
@@ -47,48 +47,48 @@ LAST_LINES = 40
 
 @dataclass(frozen=True)
 class Machine:
-    """What to boot for some topics."""
+    """The machine to boot for some topics."""
 
     topics: tuple[str, ...]
     pattern: str = ""
-    """A regular expression for the names of its cases."""
+    """A regular expression for the names of the cases."""
     mode: machine.Mode = "cost"
     cpus: int = machine.FREE_CPUS
-    """vCPUs, if it runs freely."""
+    """vCPUs, if the machine runs freely."""
     kernel: str | None = None
     iommu: str = DEFAULT_IOMMU
     words: tuple[str, ...] = ()
     aware: bool = False
-    """With a batch-aware driver."""
+    """Whether the batch-aware driver is included."""
     make_args: tuple[str, ...] = ()
     """More arguments for the build of xsmmu.ko."""
     source: Path = PROJECT
-    """What xsmmu.ko and patched drivers are built from."""
+    """The sources of xsmmu.ko and patched drivers."""
     needs: tuple[Needs, ...] = DEVICES
-    """What stock modules and programs are there; a topic's own come with it."""
+    """Stock modules and programs in the guest; a topic adds its own."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
-    """More options for QEMU, which may name files that the function makes in the folder it is given."""
+    """More options for QEMU; may name files that the function makes in the given folder."""
     settings: dict[str, str | int] = field(default_factory=dict)
     """Variables for the scripts."""
     patched: tuple[str, ...] = ()
     """Drivers of drivers/drivers.toml that the scripts load."""
     files: Callable[[Path], Mapping[str, bytes]] = lambda _source: {}
-    """More programs and what they need, by path; it is given `source`."""
+    """More programs and their dependencies, by path; the argument is `source`."""
     timeout_s: float = 420
     quiet_s: float = 180
-    """The guest hangs if it has said nothing for so long."""
+    """A guest that is silent for so many seconds hangs."""
 
     @property
     def its_root(self) -> root.Root:
-        """Where its kernel and its programs are."""
+        """The root with the guest's kernel and programs."""
         return tools(IOMMUS[self.iommu].arch)
 
     def its_kernel(self) -> Kernel:
-        """What it boots."""
+        """The kernel to boot."""
         return kernels.ensure(self.its_root, self.kernel)
 
     def script(self, names: Sequence[str]) -> str:
-        """The plan that the guest follows."""
+        """The guest's plan."""
         kind = IOMMUS[self.iommu]
         known = {"FLUSHES_MAPS": int(kind.flushes_maps), "MAPS_ARE_SEEN": int(kind.traces_maps)}
         parts = [f"{name}='{value}'" for name, value in {**known, **self.settings}.items()]
@@ -98,17 +98,17 @@ class Machine:
         return "\n".join([*parts, *(f"run_case {name}" for name in names), ""])
 
     def all_needs(self) -> tuple[Needs, ...]:
-        """With those of its topics."""
+        """The needs, including those of the topics."""
         return (*self.needs, LOADS) if "load" in self.topics else self.needs
 
     def cases(self) -> list[str]:
-        """The names of all its cases, in order."""
+        """The names of all cases, in order."""
         return [name for topic in self.topics for name in cases(topic) if re.search(self.pattern, name)]
 
 
 @dataclass
 class Outcome:
-    """What became of a boot."""
+    """The outcome of a boot."""
 
     failures: dict[str, list[str]]
     error: UserError | None
@@ -129,7 +129,7 @@ class Outcome:
 
 
 def parameters(machines: Mapping[str, Machine], quick: Sequence[str]) -> list[ParameterSet]:
-    """Each machine's name with each of its cases; those of machines other than `quick` are long tests."""
+    """Each machine's name with each of its cases; cases of machines other than `quick` are long tests."""
     return [
         pytest.param(name, case, marks=() if name in quick else pytest.mark.long)
         for name, what in machines.items()
@@ -138,7 +138,7 @@ def parameters(machines: Mapping[str, Machine], quick: Sequence[str]) -> list[Pa
 
 
 def booted_once(machines: Mapping[str, Machine]) -> Callable[[str], Outcome]:
-    """A function that boots a machine when its name is first asked for, and says what became of it."""
+    """A function that boots a machine when its name is first asked for, and returns the outcome."""
 
     @cache
     def outcome(name: str) -> Outcome:
@@ -154,15 +154,15 @@ def cases(topic: str) -> list[str]:
 
 @cache
 def tools(arch: Arch = AMD64) -> root.Root:
-    """The private root, for guests of an architecture."""
+    """The private root for guests of an architecture."""
     return root.ensure(host.cache_dir(), Console(stderr=True), root.OF_GUESTS[arch.name])
 
 
 def modules(what: Machine) -> list[Path]:
-    """A machine's modules of ours: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are
-    copied and one that is batch-aware.
+    """The project's modules for a machine: xsmmu, the lab's, and the test drivers.
 
-    What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
+    The test drivers are for the DMA API, for bounce buffers and for deferred unmaps. Modules that call xsmmu.ko find
+    its symbols if xsmmu.ko is loaded before them, and then keep it loaded.
     """
     its, kernel = what.its_root, what.its_kernel()
     xsmmu, lab_module = lab.modules(its, kernel)
@@ -175,7 +175,7 @@ def modules(what: Machine) -> list[Path]:
 
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str], source: Path = PROJECT) -> Path:
-    """The module's sources with some lines of one file changed."""
+    """The module's sources with some lines of a file changed."""
     files = build.sources(source, build.MODULE_PARTS)
     for old, new in changes.items():
         assert files[file].count(old.encode()) >= 1
@@ -187,13 +187,13 @@ def broken_sources(folder: Path, file: str, changes: Mapping[str, str], source: 
 
 
 def patched(what: Machine) -> list[Path]:
-    """A machine's patched drivers, by the patches of its source."""
+    """A machine's patched drivers, by the patches in its source."""
     its, kernel = what.its_root, what.its_kernel()
     return [drivers.module(its, kernel, name, what.source / drivers.FOLDER.name) for name in what.patched]
 
 
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
-    """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
+    """Boot machines side by side, run all cases (or `only` some), and return the outcomes."""
     for what in machines:
         modules(what)
         patched(what)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The operator's tool as a guest has it: with the Python, click and rich that Debian packages."""
+"""The operator's tool for a guest: with Debian's packages of Python, click and rich."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("click", "rich", "markdown_it", "mdurl", "pygments")
 
 
 def _tree(place: Path, target: str) -> Iterator[tuple[str, Path]]:
-    """The Python modules below a folder, by the name that the guest has them by."""
+    """The Python modules below a folder, with their names in the guest."""
     for file in place.rglob("*"):
         parts = {*file.relative_to(place).parts}
         if file.suffix in (".py", ".so") and file.is_file() and not {"test", "tests"} & parts:

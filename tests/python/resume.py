@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A pytest plugin (`-p tests.python.resume`): a run that was interrupted goes on where it was.
+"""A pytest plugin (`-p tests.python.resume`): an interrupted run continues where it stopped.
 
-What has passed is written down at once, by the sources' digest; a later run of the same sources leaves it out. A change
-of any file of the project begins anew, and so does a run in which everything has passed.
+Passed tests are recorded at once, under the digest of the sources; a later run of the same sources skips them. A change
+of any file of the project starts from scratch, as does the run after everything has passed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xsmmu_lab.setup import host
 
 
 def digest(folder: Path = PROJECT) -> str:
-    """Of the files in a checkout that git knows or would add, by name and content."""
+    """A digest of the names and contents of the files that git knows or would add."""
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\0")
     whole = hashlib.sha256()
@@ -31,41 +31,41 @@ def digest(folder: Path = PROJECT) -> str:
 
 
 class Passed:
-    """The tests that have passed, in a file."""
+    """The passed tests, in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.names: set[str] = set(json.loads(path.read_text())) if path.exists() else set()
 
     def add(self, name: str) -> None:
-        """Write one more down."""
+        """Record a test."""
         self.names.add(name)
         part = self.path.with_suffix(".tmp")
         part.write_text(json.dumps(sorted(self.names), indent=1) + "\n")
         part.rename(self.path)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all passed tests."""
         self.path.unlink(missing_ok=True)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what has passed, after all else was selected."""
+        """Skip passed tests, after all other selections."""
         done = [item for item in items if item.nodeid in self.names]
         if done:
             config.hook.pytest_deselected(items=done)
             items[:] = [item for item in items if item.nodeid not in self.names]
 
     def pytest_report_collectionfinish(self) -> str | None:
-        """Say so."""
+        """Report the number of skipped tests."""
         return f"resumed: {len(self.names)} passed before ({self.path})" if self.names else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One has ended."""
+        """Called at the end of each test."""
         if report.when == "call" and report.passed:
             self.add(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """All have passed, now or before: the next run is a new one."""
+        """All tests have passed, now or earlier: the next run starts from scratch."""
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not session.testsfailed:
             self.forget()
 

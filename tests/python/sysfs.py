@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A made-up sysfs tree, as the operator's tool reads it."""
+"""A made-up sysfs tree for the operator's tool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
 VMD, BELOW_VMD = "0000:00:0e.0", "10000:e1:00.0"
-"""A controller that makes a PCI domain of its own, and a device there."""
+"""A controller that makes its own PCI domain, and a device in that domain."""
 STATS = {
     "maps": 2400,
     "unmaps": 2400,
@@ -44,13 +44,13 @@ MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 
 
 def defaults_of(policy: str) -> dict[str, str]:
-    """The tunables of a policy as choosing it sets them."""
+    """The default tunables of a policy."""
     return DEFAULTS | {"copy_bytes": "4096" if policy == "copy" else "0"}
 
 
 def load_anew(folder: Path) -> None:
-    """The module's files of a device are others, with the same content, as when it was loaded anew."""
-    # The old ones stay, so that no inode is ever the same.
+    """Replace the module's files of a device by new files with the same content, as after a reload."""
+    # The old files stay, so that no inode is reused.
     old = folder.rename(folder.with_name(f"old-{folder.stat().st_ino}"))
     shutil.copytree(old, folder)
 
@@ -67,7 +67,7 @@ def make_device(
     kind: str = "DMA-FQ",
     state: str = "active",
 ) -> Path:
-    """A device as the kernel shows it, and the module if it offers a policy; its folder of the module's files."""
+    """A device as the kernel shows it, with the module's files if `policy` is given; returns the module's folder."""
     base = sysfs / "bus/pci/devices" / device
     base.mkdir(parents=True)
     for name, text in {"class": "0x010802" if disk else "0x020000", "vendor": "0x8086", "device": "0x10c9"}.items():
@@ -114,7 +114,7 @@ def make_device(
 
 
 def move(sysfs: Path, device: str, address: str) -> None:
-    """Put a device below VMD, where it has another address."""
+    """Move a device below VMD, where it has another address."""
     domain = sysfs / "bus/pci/devices" / VMD / f"pci{address[:-5]}/{address[:-7]}00.0"
     domain.mkdir(parents=True, exist_ok=True)
     old = sysfs / "bus/pci/devices" / device
@@ -130,7 +130,7 @@ def move(sysfs: Path, device: str, address: str) -> None:
 
 
 def make_driver(sysfs: Path, driver: str, module: str | None = None) -> None:
-    """A driver that can be bound and unbound, in a module of its own, or of another name."""
+    """A driver that can be bound and unbound, in a module of the same or another name."""
     folder = sysfs / "bus/pci/drivers" / driver
     if folder.exists():
         return
@@ -150,8 +150,10 @@ def _link(sysfs: Path, kind: str, target: Path) -> None:
 
 
 class Machine:
-    """What else the tool reads: the kernel's words on itself, the IOMMU, and where modules are. Trees below one folder,
-    named as tool/xsmmu/machine.py's ROOTS."""
+    """Other files of the tool: the kernel's, the IOMMU's, and the modules' places.
+
+    Trees below one folder, named as tool/xsmmu/machine.py's ROOTS.
+    """
 
     RELEASE = "6.12.118+deb13-amd64"
 
@@ -177,21 +179,21 @@ class Machine:
         self.write("proc/cmdline", " ".join(("BOOT_IMAGE=/vmlinuz", "quiet", *words)))
 
     def link_iommu(self, *devices: str) -> None:
-        """Devices behind the one unit."""
+        """Put devices behind the only IOMMU unit."""
         for device in devices:
             (self.sysfs / "bus/pci/devices" / device / "iommu").symlink_to(self.sysfs / "class/iommu/dmar0")
 
     def write(self, name: str, content: str) -> None:
-        """A file, as the kernel writes it: with a newline."""
+        """Write a file as the kernel does: with a newline."""
         self.write_bytes(name, f"{content}\n".encode())
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """A file."""
+        """Write a file."""
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).write_bytes(content)
 
     def remove(self, name: str) -> None:
-        """A file or a folder, if it is there."""
+        """Remove a file or folder, if it exists."""
         path = self.folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Architectures of guests: each has kernels, programs and IOMMUs of its own, and what is not for it is said at once."""
+"""Architectures of guests: each has its own kernels, programs and IOMMUs, and wrong combinations are refused early."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_is_for_amd64_only_is_refused() -> None:
 
 
 def test_guests_of_another_architecture_are_left_out() -> None:
-    """Those for which an experiment itself names an IOMMU."""
+    """The guests for which the experiment itself names an IOMMU."""
     chosen = experiment.load("claim-d-mapsync", iommu="smmuv3")
     fixed = {each.iommu for each in chosen.workloads} - {"smmuv3"}
     assert fixed

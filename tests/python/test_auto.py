@@ -15,7 +15,7 @@ SOURCE = (PROJECT / "kmod/auto.c").read_text()
 _LINE = re.compile(r'(?:/\*((?:(?!\*/).)*)\*/\s*)?([A-Z_]+(?: \| [A-Z_]+)*|0), "(\w+)",\n\t\t"([^"]+)"\n', re.DOTALL)
 _FIGURE = re.compile(r"\b\d{1,3}(?:,\d{3})+\b|\b\d\.\d{2,3}\b")
 _RUN = re.compile(r"`make [^`]+`|`xsmmu lab run [^`]+`|tests/guest/\w+\.sh")
-# What needs no run: the operator's own word, a fact of which nothing is known, and the weakest claim there is.
+# Lines without a run: the operator's floor, an unknown kind of device, and the fallback.
 WITHOUT = ("FLOOR_STRICT", "OTHER", "ETHERNET | IOMMU_UNKNOWN", "0")
 
 
@@ -42,7 +42,8 @@ def test_it_chooses_policies_that_there_are_and_none_below_held() -> None:
     for line in lines():
         assert line.policy in rows
         assert "unmap" in rows[line.policy].flushes or line.policy == "fused", line
-        # What defers is for NICs and batch-aware drivers, and never where the kernel's own path does not.
+        # Policies that defer are only for NICs and batch-aware drivers, and only where the kernel's own path defers,
+        # too.
         if line.policy == "fused":
             assert line.facts == "AWARE" or "ETHERNET" in line.facts
             assert "KERNEL_STRICT" not in line.facts
@@ -61,7 +62,7 @@ def test_the_page_has_the_table() -> None:
 
 @pytest.mark.parametrize("line", lines(), ids=lambda line: str(line.facts))
 def test_what_a_line_stands_on(line: Line) -> None:
-    """A run; and the figures are on a page that the line names."""
+    """A line names a run, and its figures are on the page that the line names."""
     if line.facts in WITHOUT:
         return
     assert _RUN.search(line.evidence) or "`make matrix`" in line.evidence, line

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu bench` on a made-up sysfs whose kernel rebinds, and whose workload has a cost for each policy."""
+"""`xsmmu bench` on a made-up sysfs; its kernel rebinds, and its workload has a cost per policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from xsmmu.errors import UserError
 from xsmmu.machine import Device
 
 FREE = "0000:07:00.0"
-"""A device that no driver drives."""
+"""A device without a driver."""
 DEFAULT = ["kernel-strict", "kernel-lazy", *MENU[2:]]
 
 
@@ -205,7 +205,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
     assert sum("/micro " in write for write in writes) == 6
     for nth, write in enumerate(writes, 1):
         if how != "refused" and write.endswith("policy copy") and "xsmmu_bench/unbind" in writes[nth]:
-            continue  # The kernel refuses this one, so that it is never done.
+            continue  # The kernel refuses this write, so it never happens.
         kernel.writes.clear()
 
         def strike(_write: str, at: int = nth) -> None:
@@ -222,7 +222,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
 
 
 def test_modprobe_need_not_be_in_path(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `su` without `-` has it."""
+    """As in a shell of `su` without `-`."""
     place = kernel.sysfs.parent
     (place / "sbin").mkdir()
     for name in ("modprobe", "rmmod"):
@@ -322,7 +322,7 @@ def test_a_result_that_is_none(kernel: Kernel, text: str) -> None:
 
 
 def test_figures_of_another_path_are_refused(kernel: Kernel) -> None:
-    """The module must have counted calls; without it, the kernel translates if the type says so."""
+    """The module must have counted the calls; without the module, the group's type must show translation."""
     kernel.after = lambda write: kernel.show(Device(FREE), "state", "failed") if "/micro " in write else None
     assert put_back(kernel, "bench", FREE, "--policies", "fused").code == "attach-failed"
 
@@ -411,7 +411,7 @@ def test_what_cannot_be_saved_is_printed_all_the_same(tmp_path: Path, capsys: py
     ],
 )
 def test_a_virtual_machine_whose_processor_has_no_flags(tmp_path: Path, file: str, content: str, virtual: bool) -> None:
-    """As of arm64."""
+    """As on arm64."""
     (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd\n")
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(content)
@@ -421,7 +421,7 @@ def test_a_virtual_machine_whose_processor_has_no_flags(tmp_path: Path, file: st
 
 @pytest.mark.usefixtures("kernel")
 def test_what_nobody_reads_is_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of bench --save | head."""
+    """As with bench --save | head."""
 
     def close(*_: object) -> None:
         raise BrokenPipeError
@@ -440,7 +440,7 @@ def test_it_stays_on_one_cpu_near_the_device(kernel: Kernel) -> None:
     kernel.before = lambda write: seen.append(os.sched_getaffinity(0)) if "/micro " in write else None
     run("bench", FREE, "--rounds", "1", "--policies", "strict")
     assert seen == [{last}] * 2
-    # Near is more than last.
+    # A near CPU is preferred to the last CPU.
     (kernel.sysfs / "bus/pci/devices" / FREE / "local_cpulist").write_text(f"{min(before)}\n")
     run("bench", FREE, "--rounds", "1", "--policies", "strict")
     assert seen[2:] == [{min(before)}] * 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu report` on a made-up machine: what is in a bundle, and what is not."""
+"""`xsmmu report` on a made-up machine: the contents of a bundle, and the omissions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_is_in_a_bundle(tmp_path: Path) -> None:
     }
     assert json.loads(files["status.json"])["devices"][0]["device"] == IGB
     assert json.loads(files["saved-bench.json"])["saved"] is True
-    # What was taken out has left them documents.
+    # Removing names leaves the files valid documents.
     for name in ("machine", "status", "doctor"):
         json_documents.read(files[f"{name}.json"].decode())
     assert [json.loads(line)["schema"][-5:] for line in files["results/03-runs.jsonl"].splitlines()] == [
@@ -247,7 +247,7 @@ def test_a_name_that_every_machine_may_have(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("name", ["strict", "debian", "igb", "none", "lazy", "fused", "amd64", "q35", "dmar0"])
 def test_a_name_that_is_an_ordinary_word(tmp_path: Path, name: str) -> None:
-    """It goes from what a user wrote, and from nothing else."""
+    """The name is removed from a user's own words, and from nothing else."""
     (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
     row = {"policy": name, "level": name, "kernel": f"6.12-{name}", "drivers": [name]}
     row |= {"subject": name, "names": [name], "command_line": [f"iommu.{name}=1"]}
@@ -262,7 +262,7 @@ def test_a_reason_may_have_words_of_a_user(field: str) -> None:
 
 
 def test_a_report_says_nothing_of_mounts_and_programs(kernel: Kernel, tmp_path: Path) -> None:
-    """Of a passthrough group, too, whose disk is in use."""
+    """Also of a passthrough group whose disk is in use."""
     (tmp_path / "sys/kernel/iommu_groups/13/type").write_text("identity\n")
     (tmp_path / "proc/self").mkdir(parents=True, exist_ok=True)
     mount = "22 1 259:0 / /srv/acme-merger-kestrel.example rw - ext4 /dev/nvme0n1 rw\n"
@@ -379,7 +379,7 @@ def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected:
         "other": '{"schema": "xsmmu.set/1"}',
         "none": "{}",
         "deep": "[" * 100_000,
-        # Read by C, which goes deeper than what takes names out of it.
+        # Read by C code, which nests deeper than the code that removes names.
         "deep-result": f'{{"schema": "xsmmu.bench/1", "x": {"[" * 600}{"]" * 600}}}',
         "list": "[1]",
         "huge": '{"schema": "xsmmu.bench/1",\n"rounds": 1e999}',

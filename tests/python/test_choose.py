@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The commands that write, on a made-up sysfs whose kernel binds, unbinds and refuses as the real one does."""
+"""The commands that write, on a made-up sysfs; its kernel binds, unbinds and refuses like a real one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ REPEATED = [
 )
 @pytest.mark.parametrize("words", REPEATED, ids=" ".join)
 def test_twice_changes_nothing(kernel: Kernel, words: tuple[str, ...], conf: str) -> None:
-    """As a configuration system runs it each hour: no driver is unbound, nothing is written, and it says so."""
+    """As an hourly configuration system does: no driver is unbound, nothing is written, and the output says so."""
     rules.conf().write_text(conf)
     run(*words)
     before, stamps = everything(kernel), stamps_of_files()
@@ -104,7 +104,7 @@ def test_twice_changes_nothing(kernel: Kernel, words: tuple[str, ...], conf: str
     lines = run(*words, "--dry-run")
     assert "# already so\n" in lines
     assert not any("bind" in write for write in kernel.writes)
-    # What does not show all is asked for again: the module decides whether that changes anything.
+    # A choice that files do not show completely is written again: the module decides whether anything changes.
     asked_again = [line for line in lines.splitlines() if not line.startswith("#")]
     assert asked_again == change["steps"]
     assert {line.split("/")[-1] for line in asked_again} <= {"policy", "tables"}
@@ -114,7 +114,7 @@ def test_twice_changes_nothing(kernel: Kernel, words: tuple[str, ...], conf: str
 
 
 def stamps_of_files() -> list[tuple[int, int]]:
-    """Files that are replaced are others."""
+    """A replaced file has another inode."""
     found = [file.stat() for file in (rules.conf(), apply.modprobe_conf()) if file.exists()]
     return [(each.st_ino, each.st_mtime_ns) for each in found]
 
@@ -125,7 +125,7 @@ def test_a_rebind_only_where_the_change_needs_it(kernel: Kernel, network: Networ
     for words in (("strict",), ("strict", "batch_pages=7"), ("auto",), ("xsmmu", "--tables", "direct"), ("fused",)):
         run("set", "eth1", *words, "--rebind")
         assert not any("bind" in write for write in kernel.writes), words
-    # What is in use is none's business then, either.
+    # Then uses of a device do not matter, either.
     network.route("eth1")
     run("set", "eth1", "lazy", "--rebind")
     assert fails("set", "eth1", "copy", "--rebind").code == "essential"
@@ -149,7 +149,7 @@ def test_auto_that_decides_otherwise_now_is_a_change(kernel: Kernel) -> None:
 
 
 def test_an_older_module_does_not_say_its_defaults(kernel: Kernel) -> None:
-    """Then the policy is written again, and to rebind is left to whoever asks for it."""
+    """Then the policy is written again, and a rebind happens only on request."""
     for device in machine.devices():
         for name in ("defaults", "can_copy"):
             (device.folder / "xsmmu" / name).unlink()
@@ -202,7 +202,7 @@ def test_a_root_disk_has_its_policy_from_the_next_boot_on(kernel: Kernel, words:
     assert "--rebind" not in said
     assert "has it for the next boot; the disk may be needed for boot, so before you reboot: xsmmu apply" in notes[1]
     assert f"{words[2]} from the next boot on, state now off" in said
-    # The module was asked whether it has anything against it but the driver, and nothing else.
+    # The module was asked for reasons against the policy other than the bound driver, and nothing else was written.
     assert kernel.writes == [f"bus/pci/devices/{machine.find(words[1]).address}/xsmmu/policy {words[2]}"]
     assert everything(kernel)["devices"] == before["devices"]
     assert [line.split("=")[1] for line in rules.conf().read_text().splitlines()] == [words[2]]
@@ -228,7 +228,7 @@ def test_a_root_disk_is_given_back_at_the_next_boot(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("is_bound_again", [False, True])
 def test_a_question_to_the_module_chooses_nothing(kernel: Kernel, is_bound_again: bool) -> None:
-    """A driver that goes just then has the module take the policy that it is only asked about."""
+    """If the driver is unbound at that moment, the module takes the policy instead of only checking it."""
     driver = Device(IGB).folder / "driver"
     target = driver.readlink()
 
@@ -253,7 +253,7 @@ def test_a_question_to_the_module_chooses_nothing(kernel: Kernel, is_bound_again
 
 
 def test_the_level_is_that_of_the_path_in_force(kernel: Kernel) -> None:
-    """The module shows level none, or that of the policy, while no driver is bound."""
+    """Without a bound driver the module shows level none, or the policy's level."""
     (Device(IGB).folder / "driver").unlink()
     kernel.after = lambda _: kernel.show(Device(IGB), "level", "none")
     assert "fused, level lazy of kernel-lazy until a driver is bound, state idle" in run("set", "eth1", "fused")
@@ -271,7 +271,7 @@ def test_persist_alone_unbinds_nothing() -> None:
 
 
 def test_no_rule_that_the_module_would_refuse_at_boot(kernel: Kernel) -> None:
-    """One below the floor has it refuse all rules."""
+    """A policy below the floor would make the module refuse all rules."""
 
     def before(write: str) -> None:
         if write.endswith("policy lazy"):
@@ -282,7 +282,7 @@ def test_no_rule_that_the_module_would_refuse_at_boot(kernel: Kernel) -> None:
 
 
 def test_a_disk_whose_driver_is_part_of_the_kernel(kernel: Kernel) -> None:
-    """Neither now nor at boot: a rule would only look as if."""
+    """Neither now nor at boot: a rule would have no effect."""
     (kernel.sysfs / "module/igb/initstate").unlink()
     error = put_back(kernel, "set", "eth1", "strict", "--persist")
     assert error.code == "built-in"
@@ -299,7 +299,7 @@ def test_hooks_around_a_rebind(kernel: Kernel, tmp_path: Path) -> None:
     hooks = ("--before", f"echo before >>{log}", "--after", f"echo after '$x' >>{log}")
     run("set", "eth1", "fused", "--rebind", *hooks)
     assert log.read_text() == "before\nafter $x\n"
-    # Not where nothing is unbound.
+    # Not if nothing is unbound.
     run("set", "eth1", "fused", "--rebind", *hooks)
     run("set", "eth1", "strict", "--rebind", *hooks)
     assert log.read_text() == "before\nafter $x\n"
@@ -326,7 +326,7 @@ def test_a_hook_that_fails(kernel: Kernel, tmp_path: Path) -> None:
     error = fails("set", "eth1", "fused", "--rebind", "--persist", "--after", once)
     assert error.code == "hook-failed" and error.message.startswith(f"--after '{once}' ended with status 1: ")
     assert error.message.endswith("all else is done and stays; mend the command, and run it alone in a shell")
-    # To take the policy back would be a second outage, and would run the same command again.
+    # To restore the policy would be a second outage, and would run the same command again.
     assert [write.split()[0].rpartition("/")[2] for write in kernel.writes] == ["unbind", "policy", "bind"]
     assert module.choice(Device(IGB)).state == "attached"
     assert rules.conf().read_text().endswith("=fused\n")
@@ -342,7 +342,7 @@ def test_what_fails_after_a_hook_that_failed_is_put_back(kernel: Kernel, monkeyp
     monkeypatch.setattr("tempfile.mkstemp", refuse_files)
     before = everything(kernel)
     error = fails("set", "eth1", "fused", "--rebind", "--persist", "--after", "false")
-    # Of the interfaces nothing is known then, either.
+    # Then the state of the interfaces is unknown, too.
     assert error.code == "not-put-back" and "No space left" in error.message
     assert everything(kernel) == before
 
@@ -375,7 +375,7 @@ def test_a_group_that_is_not_translated_becomes_so(kernel: Kernel) -> None:
 
 
 def test_a_bridge_stays_bound(kernel: Kernel) -> None:
-    """One to another bus; the module counts the driver of any other."""
+    """A bridge to another bus; the module counts drivers of other bridges."""
     make_device(kernel.sysfs, "0000:00:1c.0", 11, "none", "pcieport", state="off")
     (Device("0000:00:1c.0").folder / "class").write_text("0x060400\n")
     run("set", "eth1", "fused", "--rebind")
@@ -387,7 +387,7 @@ def test_a_bridge_stays_bound(kernel: Kernel) -> None:
 
 
 def writes_of(kernel: Kernel, *arguments: str) -> int:
-    """How many writes a command makes; what it does is undone."""
+    """The number of a command's writes; the command is undone."""
     run(*arguments)
     count = len(kernel.writes)
     run("unset", "eth1", "--rebind", "--persist")
@@ -403,7 +403,7 @@ def refuse() -> None:
 
 @pytest.mark.parametrize("how", ["refused", "refused after it was done", "Ctrl-C", "SIGTERM"])
 def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
-    """Whichever write fails, or is the last before a signal: all is put back, and the error says so."""
+    """Whichever write fails, or is the last before a signal: everything is restored, and the error says so."""
     (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
     count = writes_of(kernel, *SET)
     assert count == 6
@@ -436,7 +436,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
     ],
 )
 def test_what_was_chosen_before_is_put_back(kernel: Kernel, arguments: tuple[str, ...], nth: int) -> None:
-    """With its tables and tunables, from one policy to another and to none."""
+    """With tables and tunables, from one policy to another and to none."""
     run("set", "nvme0", "xsmmu", "max_window_us=77", "batch_pages=5", "--tables", "direct")
     kernel.writes.clear()
     kernel.after = lambda _: refuse() if len(kernel.writes) == nth else None
@@ -446,7 +446,7 @@ def test_what_was_chosen_before_is_put_back(kernel: Kernel, arguments: tuple[str
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC])
 def test_a_disk_that_takes_nothing(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    """What was not written needs no putting back."""
+    """Files that were not written need no restoration."""
     rules.conf().write_text("0000:09:00.0=strict\n")
 
     def refuse_files(**_: object) -> None:
@@ -462,7 +462,7 @@ def test_a_disk_that_takes_nothing(kernel: Kernel, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("kernel")
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
-    """A link to /dev/null puts a file out of use, and /dev/null has to stay one."""
+    """A link to /dev/null disables a file, and /dev/null must survive."""
     os.mkfifo(device := tmp_path / "null")
     assert fails("metrics", "--output-file", str(device)).message.endswith(
         "it is no regular file: put a regular file there, or name another"
@@ -547,7 +547,7 @@ def test_what_could_not_be_written_leaves_nothing(
     with pytest.raises(raised, match=words):
         files.replace(tmp_path / "file", "text")
     assert sorted(tmp_path.iterdir()) == before
-    # What is not there need not be removed.
+    # An absent file need not be removed.
     files.replace(tmp_path / "file", None)
 
 
@@ -561,7 +561,7 @@ def test_all_is_on_the_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("kernel")
 def test_a_name_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in the way of writing is said in our words, also where it is met before anything is written."""
+    """Obstacles to writing are reported in the tool's words, also if found before anything is written."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name, code in (("a" * 300, "cannot-write"), ("loop", "cannot-write")):
         with pytest.raises(UserError) as error:
@@ -588,7 +588,7 @@ def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
 
 
 def test_nor_does_one_that_comes_when_the_first_was_answered(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the answer to the first and the putting back, in which others wait."""
+    """The second signal comes between the answer to the first and the restoration, during which signals wait."""
     wait = steps.later
 
     def late(*signals: signal.Signals) -> AbstractContextManager[None]:
@@ -603,7 +603,7 @@ def test_nor_does_one_that_comes_when_the_first_was_answered(kernel: Kernel, mon
 
 @pytest.mark.parametrize("signals", [steps.STOPPING[:1], steps.STOPPING[:2], steps.STOPPING], ids=len)
 def test_signals_while_it_is_put_back_after_an_error(kernel: Kernel, signals: tuple[signal.Signals, ...]) -> None:
-    """The error stays the error."""
+    """The error is still reported."""
 
     def after(_: str) -> None:
         if len(kernel.writes) == 2:
@@ -643,7 +643,7 @@ def test_a_signal_between_an_error_and_putting_back(
 
 
 def test_signals_wait_no_longer_when_one_came_as_they_were_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python answers it when they are blocked already."""
+    """Python answers the signal although signals are already blocked."""
     mask = signal.pthread_sigmask
     before = mask(signal.SIG_BLOCK, ())
 
@@ -715,7 +715,7 @@ def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back(bug: Exception, w
 def test_signals_that_come_at_once_do_not_stop_it_either(
     kernel: Kernel, command: tuple[str, ...], signals: tuple[signal.Signals, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As all do that came while the kernel was at work on a write."""
+    """As all signals that come while the kernel works on a write."""
     (kernel.sysfs.parent / "proc").mkdir()
     (kernel.sysfs.parent / "proc/stat").write_text("cpu 1 1 1 1 1 1 1 1\n")
     before = everything(kernel)
@@ -751,7 +751,7 @@ def test_what_is_in_use_is_not_taken_away(kernel: Kernel, network: Network) -> N
 
 @pytest.mark.parametrize("words", [("set", "0000:06:00.0", "copy"), ("unset", "0000:06:00.0")])
 def test_what_is_in_use_may_be_another_device_of_the_group(kernel: Kernel, words: tuple[str, ...]) -> None:
-    """To give it back takes it away for a moment, too."""
+    """Releasing the device also interrupts it for a moment."""
     (kernel.sysfs.parent / "proc").mkdir()
     (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
     error = put_back(kernel, *words, "--rebind")
@@ -763,7 +763,7 @@ def test_what_is_in_use_may_be_another_device_of_the_group(kernel: Kernel, words
 
 @pytest.fixture
 def vmd(kernel: Kernel) -> Kernel:
-    """Both controllers are in a domain that a third one's driver makes, and in its group."""
+    """Both controllers are in a domain made by a third controller's driver, and in its group."""
     make_device(kernel.sysfs, VMD, 13, "none", "vmd")
     (Device(VMD).folder / "class").write_text("0x010400\n")
     below = {NVME0: BELOW_VMD, NVME1: BELOW_VMD.replace("e1", "e2")}
@@ -785,7 +785,7 @@ def vmd(kernel: Kernel) -> Kernel:
 
 @pytest.mark.parametrize("name", ["nvme0n1", "nvme0", BELOW_VMD, VMD])
 def test_a_disk_that_goes_with_another_driver(vmd: Kernel, name: str) -> None:
-    """It is not unbound, and then missed: the policy is chosen by what stays."""
+    """The disk is not unbound and then missed: the policy is chosen through the device that stays."""
     expected = [
         f"bus/pci/drivers/vmd/unbind {VMD}",
         f"bus/pci/devices/{VMD}/xsmmu/policy fused",
@@ -831,7 +831,7 @@ VF = "0000:01:10.0"
 @pytest.mark.parametrize("name", ["eth1", VF])
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_virtual_function_of_the_group(kernel: Kernel, name: str, stays: bool) -> None:
-    """It may go with the driver of its physical one, and cannot be bound after that."""
+    """The function may disappear with the driver of its physical function, and then cannot be bound."""
     make_device(kernel.sysfs, VF, 11, "none", "igbvf", state="off")
     (Device(VF).folder / "physfn").symlink_to(Device(IGB).folder)
     (Device(IGB).folder / "sriov_numvfs").write_text("1\n")
@@ -848,7 +848,7 @@ def test_a_virtual_function_of_the_group(kernel: Kernel, name: str, stays: bool)
 
 
 def on_a_terminal_that_hangs_up(kernel: Kernel, *arguments: str) -> int:
-    """The status of a command whose terminal hangs up when it unbinds the driver."""
+    """The status of a command whose terminal hangs up when the driver is unbound."""
     process, terminal = pty.fork()
     if not process:
         try:
@@ -878,7 +878,7 @@ def until_hung_up() -> None:
 
 
 def test_a_terminal_that_hangs_up_stops_nothing(kernel: Kernel) -> None:
-    """It may come of the step that unbinds the card; the status is that of what was done."""
+    """The step that unbinds the card may cause the hang-up; the status is that of the finished work."""
     assert on_a_terminal_that_hangs_up(kernel, *SET) == 0
     assert (Device(IGB).driver, module.choice(Device(IGB)).policy) == ("igb", "fused")
 
@@ -891,7 +891,7 @@ def test_what_fails_when_the_terminal_has_hung_up(kernel: Kernel) -> None:
 
 
 def test_after_a_attach_that_has_failed(kernel: Kernel) -> None:
-    """Another policy would change nothing until the driver binds again."""
+    """Another policy would have no effect until the driver binds again."""
     kernel.show(Device(NVME0), "state", "failed")
     assert put_back(kernel, "set", "nvme0", "strict").code == "driver-bound"
     run("set", "nvme0", "strict", "--rebind")
@@ -939,7 +939,7 @@ def test_a_driver_that_does_not_bind_any_more(kernel: Kernel) -> None:
 
 
 def test_a_device_that_goes_away(kernel: Kernel) -> None:
-    """What is left of its group has its driver and policy again."""
+    """The rest of its group gets driver and policy back."""
 
     def after(write: str) -> None:
         if f"unbind {NVME0}" in write:
@@ -987,7 +987,7 @@ def test_what_is_orphaned_is_waited_for(kernel: Kernel, monkeypatch: pytest.Monk
 
 
 def test_copying_needs_a_rebind(kernel: Kernel) -> None:
-    """The module shows it; drivers that were bound with it can do without, and with it again."""
+    """The module shows the need; drivers that were bound with copies can go without, and back."""
     for words in (("copy",), ("strict", "copy_bytes=256")):
         error = put_back(kernel, "set", "nvme0", *words)
         assert error.code == "driver-bound"
@@ -1028,7 +1028,7 @@ def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("driver", ["SAA716x Budget", "b'c", "a$HOME;b", "`x`"])
 def test_a_driver_may_have_any_name(kernel: Kernel, tmp_path: Path, driver: str) -> None:
-    """Its steps, pasted into a shell, write where they should, and nowhere else."""
+    """Its steps, pasted into a shell, write to the right places only."""
     make_device(kernel.sysfs, "0000:0a:00.0", 20, "none", driver, state="off")
     script = run("set", "0a:00.0", "strict", "--rebind", "--dry-run")
     for step in ("bind", "unbind"):
@@ -1051,7 +1051,7 @@ def test_a_rule_by_a_driver_that_no_module_is_called_like() -> None:
 
 
 def test_auto_is_the_modules_choice(kernel: Kernel) -> None:
-    """It is asked for and kept by its name; what is in force is shown as itself."""
+    """The choice and its record use the name auto; the output shows the policy in force."""
     said = run("set", "eth1", "auto", "--rebind", "--persist", "--tables", "direct")
     assert "(eth1): fused, level held, state attached; auto: an Ethernet NIC: it polls" in said
     assert f"bus/pci/devices/{IGB}/xsmmu/policy auto" in kernel.writes
@@ -1096,7 +1096,7 @@ def test_a_change_as_json() -> None:
 
 @pytest.mark.parametrize("words", [(), ("--rebind",), ("--persist",), ("--rebind", "--dry-run")])
 def test_a_group_that_the_module_declines(kernel: Kernel, refuses: Refuses, words: tuple[str, ...]) -> None:
-    """Nothing is unbound for it, and no rule is written; to give it back is no choice."""
+    """Nothing is unbound, and no rule is written; releasing the group is no choice."""
     kernel.show(Device(IGB), "declined", f"{IGB}: untrusted (external-facing) device: leave its group alone")
     for policy in ("fused", "auto"):
         said = f"eth1): the module declines its IOMMU group: {IGB}: untrusted (external-facing) device: leave"
@@ -1190,7 +1190,7 @@ def test_what_the_module_refuses(kernel: Kernel) -> None:
 
 
 def test_the_rule_of_another_run_is_kept(kernel: Kernel) -> None:
-    """As systemd and a person start them: both have read the file before the other one writes it."""
+    """As when systemd and a user start it together: both read the file before either writes."""
 
     def another(_: str) -> None:
         kernel.after = ignore
@@ -1215,7 +1215,7 @@ def test_another_run_has_chosen_the_same_meanwhile(kernel: Kernel) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_what_others_rules_say_of_the_device_and_its_group() -> None:
-    """The choice must be what decides at boot, for all of the group."""
+    """The choice must decide at boot, for the whole group."""
     (Device(NVME1).folder / "class").write_text("0x010802\n")
     rules.conf().write_text("# all disks\nclass:0108=strict\n")
     run("set", "nvme0n1", "fused", "--persist")
@@ -1244,7 +1244,7 @@ def test_tables_that_stay_are_kept_for_boot() -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_the_file_of_rules_stays_whose_it_is(tmp_path: Path) -> None:
-    """A link to it and its mode are the owner's."""
+    """The file's mode and a link to it belong to its owner."""
     (tmp_path / "mine.conf").write_text("")
     (tmp_path / "mine.conf").chmod(0o600)
     rules.conf().symlink_to(tmp_path / "mine.conf")
@@ -1291,7 +1291,7 @@ def test_apply(kernel: Kernel) -> None:
 
 
 def test_a_rule_whose_device_is_another_one_by_now(kernel: Kernel) -> None:
-    """It reaches nothing, which is said, and a new choice takes its place."""
+    """The rule reaches no device; the output says so, and a new choice replaces the rule."""
     rules.conf().write_text(f"{IGB}/144d:a808=strict\n{NVME0}/8086:10c9=strict\n")
     said = run("apply")
     assert f"{IGB}/144d:a808: the device there is 8086:10c9 now, so the module passes this rule over" in said
@@ -1303,14 +1303,14 @@ def test_a_rule_whose_device_is_another_one_by_now(kernel: Kernel) -> None:
 
 
 def test_a_device_without_a_driver(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What will be loaded for it waits for the module, too."""
+    """The device's future driver waits for the module, too."""
     make_device(kernel.sysfs, "0000:09:00.0", 20, "none", state="off")
     (Device("0000:09:00.0").folder / "modalias").write_text("pci:v00008086d000010D3\n")
     program(tmp_path / "bin/modprobe", '[ "$*" = "--resolve-alias pci:v00008086d000010D3" ] && echo e1000e')
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     run("set", "0000:09:00.0", "fused", "--persist")
     assert apply.modprobe_conf().read_text().endswith("softdep e1000e pre: xsmmu\n")
-    # Where `su` without `-` does not look.
+    # A folder outside the PATH of `su` without `-`.
     (tmp_path / "sbin").mkdir()
     (tmp_path / "bin/modprobe").rename(tmp_path / "sbin/modprobe")
     monkeypatch.setenv("PATH", "/blocked")
@@ -1344,13 +1344,13 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     assert not (tmp_path / "made").exists()
     run("apply", "--initramfs")
     assert (tmp_path / "made").read_text() == "-u -k all\n"
-    # What it says is no output of the tool's own.
+    # The program's output is not part of the tool's.
     assert "working" not in capfd.readouterr().out
     program(maker, "exit 3")
     error = fails("apply", "--initramfs")
     assert error.code == "initramfs-failed"
     assert "update-initramfs -u -k all failed (status 3" in error.message
-    # As `su` without `-` has it: the administrator's programs are not in PATH.
+    # As in a shell of `su` without `-`: the administrator's programs are not in PATH.
     monkeypatch.setenv("PATH", "/blocked")
     program(tmp_path / "sbin/update-initramfs", 'mkinitramfs "$@"')
     program(tmp_path / "sbin/mkinitramfs", f'echo "sbin $@" >{tmp_path}/made')
@@ -1364,7 +1364,7 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 @pytest.mark.parametrize("name", ["initrd.img-6.12", "initramfs-6.12.img", "initrd-6.12"])
 def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A configuration system would have it made each hour; what is newer than it has it made anew."""
+    """Else a configuration system would have it made each hour; newer files have it made again."""
     rules.conf().write_text("*=fused\n")
     monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
     monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
@@ -1379,7 +1379,7 @@ def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch:
         return len((tmp_path / "made").read_text())
 
     def as_json(*words: str) -> object:
-        # The maker is named first, to standard error.
+        # The maker is named first, on standard error.
         said = run("apply", *words, "-o", "json")
         return json.loads(said[said.index("{") :])["changes"][0]["initramfs"]
 
@@ -1399,14 +1399,14 @@ def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch:
     run("apply", "--initramfs")
     run("apply", "--initramfs")
     assert made() == 5
-    # What cannot be known has it made.
+    # An unknown state has it made.
     (tmp_path / "boot" / name).unlink()
     run("apply", "--initramfs")
     assert made() == 6
 
 
 def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The running kernel is rarely the newest after an update."""
+    """After an update the running kernel is rarely the newest."""
     rules.conf().write_text("*=fused\n")
     monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
     monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
@@ -1417,7 +1417,7 @@ def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatc
         built.touch()
     images = [tmp_path / "boot" / f"initrd.img-{release}" for release in ("6.1", "6.12")]
     (tmp_path / "boot").mkdir()
-    # Of no kernel that is here now.
+    # Of no installed kernel.
     (tmp_path / "boot/initrd.img-5.10").touch()
     newest = 'case "$*" in *"-k all") echo >{0} ;; esac; echo >{1}; echo >>{2}/made; sleep 0.01'
     program(tmp_path / "bin/update-initramfs", "sleep 0.01; " + newest.format(*images, tmp_path))
@@ -1432,7 +1432,7 @@ def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatc
     assert [f"# {image}, made since, stays" for image in images] == run(
         "apply", "--initramfs", "--dry-run"
     ).splitlines()[-2:]
-    # A module that is built for one of them alone.
+    # A module built for only one of them.
     built.touch()
     run("apply", "--initramfs")
     run("apply", "--initramfs")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Claims: read and refused, compared, and shown; what holds is what the figures say."""
+"""Claims: reading, refusals, comparison and display; the figures decide whether a claim holds."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_wrong_claim_names_its_file(tmp_path: Path) -> None:
 
 
 def waiting(check: str, **costs: tuple[float, float]) -> tuple[Json, Json | None]:
-    """What a statement of one check says of waits: its own, and its check's. Costs are (cost, commands) by policy."""
+    """The waits of a statement with one check, and of its check. Costs are (cost, commands) by policy."""
     claim = {**CLAIM, "statement": [{"says": "this", "checks": [check]}]}
     names = {"strict": "kernel-strict", "fands": "fands", "xsmmu": "xsmmu"}
     entries = {

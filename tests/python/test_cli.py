@@ -41,7 +41,7 @@ def test_help(arguments: tuple[str, ...]) -> None:
 
 
 def commands(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
-    """All, by the words that name each."""
+    """All commands, with the words that name each."""
     yield words
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
@@ -118,7 +118,7 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
 
 
 def test_nohup_is_heard(tmp_path: Path) -> None:
-    """What is told to outlive its terminal does."""
+    """A command under nohup outlives its terminal."""
     make_device(tmp_path, IGB, 11, "fused", "igb")
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     process = subprocess.Popen(
@@ -165,7 +165,7 @@ def test_an_answer_of_the_system_that_nobody_foresaw(
     ],
 )
 def test_which_form_is_asked_for(words: str, form: str) -> None:
-    """What is wrong with the command line has to be said in it, too."""
+    """Errors in the command line must be reported in the requested form, too."""
     assert output.asked(words.split()) == form
 
 
@@ -186,7 +186,7 @@ def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["metrics", "status -o json", "doctor", "top", "status eth9"])
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_were_closed_from_the_start(tmp_path: Path, words: str, closed: str) -> None:
-    """The status is that with them open, and no traceback takes the place of a message."""
+    """The status is the same as with open streams, and no traceback replaces a message."""
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     command = f"{sys.executable} -m xsmmu {words}"
     found = [
@@ -201,7 +201,7 @@ def test_streams_that_were_closed_from_the_start(tmp_path: Path, words: str, clo
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
-    """Else the first file that it opens is its standard error, or a script ends at the first word that it says."""
+    """Else a child's first opened file would be its standard error, or a script would end at its first output."""
     words = ["-c", "from xsmmu import cli; cli._open_streams(); import os; os.system(os.environ['STARTED'])"]
     started = f"is=$(readlink /proc/$$/fd/{number}); echo $is >&9"
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "STARTED": started}
@@ -218,7 +218,7 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
 def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) -> None:
-    """Names of files are bytes; an error is no reason for another one, and what is in it does not move the cursor."""
+    """File names are bytes; an error causes no second error, and its text does not move the cursor."""
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[31m\xc3\xa4.json")
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONIOENCODING": encoding}
     command = [sys.executable, "-m", "xsmmu", "report", file]
@@ -231,7 +231,7 @@ def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) ->
 def test_only_what_the_terminal_itself_fails_is_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of any other error it is told, and by the status, though nobody reads it there."""
+    """Other errors are reported and set the status, even without a reader."""
 
     def full(*_: object) -> list[dict[str, object]]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

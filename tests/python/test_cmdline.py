@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's command line, as the tool and the module read it: the same cases for both."""
+"""The kernel's command line, as parsed by the tool and by the module: the same cases for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xsmmu_lab.project import PROJECT
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "cmdline.toml").read_text())["case"]
 NAMES = [" ".join((case["line"], *(case[key] for key in ("arch", "kernel") if key in case))) for case in CASES]
 
-# What kmod/boot.c has of Linux, for a program.
+# Definitions of Linux that kmod/boot.c needs in a program.
 LINUX = """
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -179,7 +179,7 @@ def test_words_are_shown_as_the_kernel_has_them(tmp_path: Path) -> None:
 
 
 def test_words_end_at_what_is_blank_to_the_kernel() -> None:
-    """Its table of characters is Latin-1, where 0xa0 is a blank; what else UTF-8 is made of is none."""
+    """The kernel's table of characters is Latin-1, where 0xa0 is a blank; other bytes of UTF-8 are not."""
     line = "a\xa0b\tc\v d\f\r\n\xa0e\x85f\x1cg"
     assert [word.plain for word in cmdline.parse(line)] == ["a", "b", "c", "d", "e\x85f\x1cg"]
 

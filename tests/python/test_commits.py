@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Commits have a subject of one form and a body."""
+"""Commits have a subject of a fixed form, and a body."""
 
 from __future__ import annotations
 

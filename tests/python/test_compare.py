@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu lab compare`: what changed by more than runs differ by, and what cannot be compared."""
+"""`xsmmu lab compare`: changes beyond the usual spread, and results that cannot be compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def before(synthetic: Json) -> Json:
-    """A result that was made up, with all that the schema asks for."""
+    """A made-up result with all fields that the schema requires."""
     synthetic.pop("synthetic")
     for run in synthetic["runs"]:
         run.setdefault("cost", None)
@@ -31,7 +31,7 @@ def before(synthetic: Json) -> Json:
 
 @pytest.fixture
 def after(before: Json) -> Json:
-    """The same again, for a test to change."""
+    """A copy of the result that a test may change."""
     return copy.deepcopy(before)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu compare` on a made-up sysfs whose kernel rebinds, with a command whose time depends on the policy."""
+"""`xsmmu compare` on a made-up sysfs; its kernel rebinds, and the command's time depends on the policy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ fi
 sleep $seconds
 echo "{\\"end\\": {\\"runs\\": [$((1000 * run * run))]}}"
 """
-"""What COMMAND does: it says under what it ran, and has the machine's and the module's counters grow."""
+"""The script of COMMAND: prints the current mode, and makes the machine's and the module's counters grow."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 
 def compare(kernel: Kernel, *words: str) -> tuple[str, ...]:
-    """The command line; `--` and COMMAND are among the words, or the script `work`."""
+    """The command line; `--` and COMMAND are among the words, or COMMAND is the script `work`."""
     here = kernel.sysfs.parent
     command = () if "--" in words else ("--", f"{here}/work")
     return ("compare", "eth1", "--output-folder", str(here / "out"), *words, *command)
@@ -160,7 +160,7 @@ def test_few_runs_are_warned_of(kernel: Kernel, runs: int, few: bool) -> None:
         ([1.0, 1.0, 1.0, 1.0, 1.03], 0.015, [4]),
         ([5.0, 5.0, 5.0, 5.0, 0.0, 11.0], 0, [4, 5]),
         ([0.0] * 6, 0, []),
-        # Both sides; many equal ones, so that there is no deviation at all; and one that is too small to matter.
+        # On both sides; many equal values, so that there is no deviation; and a deviation that is too small to matter.
         ([1.0, 1.0, 1.0, 1.0, 0.5, 1.0], 0, [4]),
         ([100.0, 100.01, 99.99, 100.0, 100.5, 100.0], 0, []),
         ([0.0, 0.0, 0.0, 7.0, 0.0, 0.0], 0, [3]),
@@ -172,7 +172,7 @@ def test_outliers(values: list[float], resolution: float, places: list[int]) -> 
 
 
 def test_outliers_are_warned_of() -> None:
-    """As hyperfine does; the first run may only be the one that fills caches."""
+    """As hyperfine does; the first run may be an outlier because it fills caches."""
     [said] = spread.disturbed("fused", "wall_s", [1.0, 1.1, 0.9, 1.05, 9.5, 0.95])
     assert said == (
         "fused: outliers of wall_s: 9.5 in round 5, the median is 1.025: "
@@ -187,7 +187,7 @@ def test_outliers_are_warned_of() -> None:
     [
         ("wall", 0.1, 0),
         ("wall", 0.11, 1),
-        # CPU time is counted in ticks, of which one more or less says nothing.
+        # CPU time is counted in ticks; a difference of a tick means nothing.
         ("cpu", 0.1 + 1 / measure.TICKS_PER_S, 0),
         ("cpu", 0.1 + 3 / measure.TICKS_PER_S, 1),
     ],
@@ -213,7 +213,7 @@ def test_what_is_warned_of_is_no_part_of_the_table(kernel: Kernel) -> None:
 
 
 def test_the_exposure_stands_beside_the_bound(kernel: Kernel) -> None:
-    """And the cause of many commands beside those."""
+    """And the cause of many commands beside these."""
     row: dict[str, Any] = {"policy": "fused", "level": "held", "exposure_bound_ns": 1_000_000}
     row |= {"invalidations_per_page": None, "exposure_max_ns": None, "unmapped_pages": None, "deferred_pages": None}
     assert list(comparing._notes(row)) == []
@@ -236,7 +236,7 @@ def test_either_end_of_a_figure_may_be_the_best(kernel: Kernel, rank: str, first
 
 
 def test_what_is_busy(kernel: Kernel) -> None:
-    """User, nice, system and both kinds of interrupts; not idle, waiting for a disk, stolen, nor a guest's again."""
+    """User, nice, system and both kinds of interrupts; not idle, I/O wait, steal, nor guest time again."""
     (kernel.sysfs.parent / "proc/stat").write_text("cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9 9 9 9 9 9 9 9\n")
     assert measure.busy_ticks() == 1 + 2 + 4 + 32 + 64
 
@@ -253,14 +253,14 @@ def test_time_in_the_kernel_is_the_commands_too(kernel: Kernel, monkeypatch: pyt
 
 
 def test_drivers_are_rebound_only_where_they_must(kernel: Kernel) -> None:
-    """The hooks are run around each rebind, and around the one that puts back; the disk's policies need none."""
+    """The hooks run around each rebind, and around the restoring rebind; the disk's policies need no rebind."""
     log = kernel.sysfs.parent / "log"
     hooks = ("--before", f"echo before >>{log}", "--after", f"echo after >>{log}")
     run(*compare(kernel, "--runs", "1", "--policies", "kernel-lazy,strict,fused,copy", *hooks, "--", "true"))
-    # When all are tried: to strict and to copy; then, twice, back to kernel-lazy, to strict and to copy; and back.
+    # On the trial of all: to strict and to copy; then, twice, back to kernel-lazy, to strict and to copy; and back.
     assert log.read_text().split() == ["before", "after"] * 9
     assert sum("igb/unbind" in write for write in kernel.writes) == 9
-    # The module, which logs what it refuses, shows whether copying can begin without.
+    # The module, which logs refusals, shows whether copying can begin without a rebind.
     assert sum(write.endswith("policy copy") for write in kernel.writes) == 3
     log.unlink()
     kernel.writes.clear()
@@ -296,7 +296,7 @@ def test_any_write_may_fail(kernel: Kernel, tmp_path: Path, how: str) -> None:
     assert len(writes) == 22
     for nth, write in enumerate(writes, 1):
         if how != "refused" and write.endswith("policy copy") and writes[nth].endswith("unbind " + IGB):
-            continue  # The kernel refuses this one, so that it is never done.
+            continue  # The kernel refuses this write, so it never happens.
         kernel.writes.clear()
 
         def strike(_write: str, at: int = nth) -> None:
@@ -313,7 +313,7 @@ def test_any_write_may_fail(kernel: Kernel, tmp_path: Path, how: str) -> None:
 
 
 def has_ended(process: int) -> bool:
-    """Gone, or waiting for its parent to look."""
+    """Whether a process is gone, or waits for its parent."""
     try:
         return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
     except OSError:
@@ -321,7 +321,7 @@ def has_ended(process: int) -> bool:
 
 
 def until_ended(kernel: Kernel, began: float) -> None:
-    """Wait until the child has ended whose number a script has left."""
+    """Wait until the child has ended whose number a script has written."""
     child = int((kernel.sysfs.parent / "child").read_text())
     while not has_ended(child):
         assert time.monotonic() - began < 300
@@ -330,8 +330,9 @@ def until_ended(kernel: Kernel, began: float) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_the_command_runs(kernel: Kernel, number: signal.Signals) -> None:
-    """The command ends with all that it has started."""
-    # Only when the parent watches this shell: before, it has the signal wait, but other threads of the test do not.
+    """The command ends with all its children."""
+    # Only once the parent watches this shell: before, the parent blocks the signal, but other threads of the test do
+    # not.
     watched = 'until grep -qs "^Pid:[[:space:]]*$$\\$" /proc/$PPID/fdinfo/*; do sleep 0.01; done'
     again = f"sleep 600 & echo $! >$HERE/child; {watched}; kill -{number.value} $PPID; wait"
     script = f"if [ -e $HERE/once ]; then {again}; fi; touch $HERE/once"
@@ -357,7 +358,7 @@ def test_a_run_that_fails_stops_all(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("name", ["002-fused.out", "002-fused.err", "result.json"])
 def test_a_link_that_somebody_has_put_into_the_folder(kernel: Kernel, name: str) -> None:
-    """Root must not write where it leads: the folder may be below /tmp, and another user's."""
+    """Root must not write through a link: the folder may be below /tmp, and another user's."""
     here = kernel.sysfs.parent
     (here / "precious").write_text("precious\n")
     script = f"ln -sf $HERE/precious $HERE/out/{name}"
@@ -382,9 +383,9 @@ def test_a_command_that_is_killed(kernel: Kernel) -> None:
 
 
 def test_a_hook_can_be_ended_while_all_is_put_back(kernel: Kernel) -> None:
-    """Signals wait for the tool then, and not for what it runs."""
+    """Then signals are delayed for the tool, but not for its children."""
     log = kernel.sysfs.parent / "log"
-    # In the place of a shell: some of those let all signals through by themselves.
+    # In place of a shell: some shells unblock all signals by themselves.
     shell = kernel.sysfs.parent / "bin/sh"
     shell.write_text(f"#!{sys.executable}\nprint(open('/proc/self/status').read(), file=open('{log}', 'a'))\n")
     shell.chmod(0o755)
@@ -404,7 +405,7 @@ def test_a_hook_that_fails(kernel: Kernel) -> None:
     ("stop", "code"),
     [
         ("", "hook-failed"),
-        # As soon as signals no longer wait in the parent.
+        # As soon as the parent no longer blocks signals.
         ('until grep -q "^SigBlk:.0*$" /proc/$PPID/status; do sleep 0.01; done; kill -INT $PPID', "stopped"),
     ],
     ids=["too slow", "Ctrl-C"],
@@ -421,7 +422,7 @@ def test_a_slow_hook_ends_with_all_that_it_has_started(
 
 
 def test_a_child_that_will_not_end_is_killed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the hook itself has ended by then."""
+    """Also if the hook itself has ended by then."""
     monkeypatch.setattr(hooks, "HOOK_S", 0.5)
     monkeypatch.setattr("xsmmu.process.END_S", 0.5)
     began = time.monotonic()
@@ -465,7 +466,7 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     error = put_back(kernel, *words, str(kernel.sysfs.parent / "a"), "--", "true")
     assert error.code == "essential"
     assert not kernel.writes
-    # Not in the middle: a policy before it could be had.
+    # Not in the middle, because an earlier policy was possible.
     mark = kernel.sysfs.parent / "mark"
     late = ("--policies", "strict,kernel-lazy", "--", "touch", str(mark))
     for more in ((), ("--dry-run",)):
@@ -473,7 +474,7 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     assert not kernel.writes
     assert not mark.exists()
     assert not (kernel.sysfs.parent / "d").exists()
-    # One of them is what is there now, and another is not.
+    # Of both, one is in force now, and the other is not.
     both = ("--policies", "kernel-lazy,kernel-strict", "--", "true")
     assert put_back(kernel, *words, str(kernel.sysfs.parent / "e"), *both).code == "essential"
     run(*words, str(kernel.sysfs.parent / "b"), "--policies", "strict,fused", "--", "true")
@@ -482,7 +483,7 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
 
 
 def test_a_policy_that_cannot_be_had_is_refused_before_the_first_run(kernel: Kernel) -> None:
-    """One that the module refuses, and one that only needs a rebind of what is in use."""
+    """A policy that the module refuses, and a policy that only needs a rebind of a device in use."""
     here = kernel.sysfs.parent
 
     def refuse(write: str) -> None:
@@ -507,7 +508,7 @@ def test_what_is_in_use_may_be_run_under_what_it_has(kernel: Kernel) -> None:
 
 
 def test_what_comes_after_a_rebind_comes_after_one_that_is_put_back(kernel: Kernel) -> None:
-    """Back to xsmmu no rebind is needed; the one to copy has taken the addresses."""
+    """Back to xsmmu no rebind is needed; the rebind to copy has taken the addresses."""
     run("set", "nvme0n1", "xsmmu")
     log = kernel.sysfs.parent / "log"
     words = ("compare", "nvme0n1", "--policies", "copy", "--output-folder", str(kernel.sysfs.parent / "out"))
@@ -566,7 +567,7 @@ def test_a_figure_in_what_was_printed(figure: Figure, value: float | str) -> Non
     ],
 )
 def test_a_comma_may_begin_the_decimals(said: str, value: float | None) -> None:
-    """As programs print them by the language of the session: 12,5 is not 125."""
+    """As programs print numbers in the session's language: 12,5 is not 125."""
     figure = Figure(re.compile(r"(\S+) req/s"))
     if value is not None:
         assert figure.of(f"{said} req/s") == value

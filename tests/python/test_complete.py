@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What shells complete: bash as it is typed, and what zsh and fish ask."""
+"""Completion in shells: in bash as typed, and the questions of zsh and fish."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODES = ["kernel-strict", "kernel-lazy", "passthrough", *(name for name in POLIC
 
 @pytest.fixture(autouse=True)
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A NIC and three disks, a bridge, and a device that is behind no IOMMU; and a command that says what it was."""
+    """A NIC and three disks, a bridge, and a device without an IOMMU; and a command that prints its arguments."""
     for name, value in {
         "XSMMU_SYSFS": str(tmp_path / "sys"),
         "PYTHONPATH": PYTHONPATH,
@@ -53,7 +53,7 @@ Asked = Callable[[str, str], list[str]]
 
 @pytest.fixture(name="asked")
 def _asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
-    """What the tool answers when a shell asks with a line."""
+    """The tool's answer to a shell's question about a line."""
 
     def ask(shell: str, line: str) -> list[str]:
         words = line.split(" ")
@@ -62,7 +62,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words) - 1))
         _, said, error = end(monkeypatch, capsys)
         assert error == ""
-        # For zsh three lines: the kind, the word, and what it is.
+        # For zsh three lines: the kind, the word, and its description.
         return said.split()[1::3] if shell == "zsh" else [each.partition(",")[2] for each in said.split()]
 
     return ask
@@ -82,7 +82,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         ("bench eth1 --policies ", MODES),
         ("compare eth1 --policies fused,kernel-l", ["fused,kernel-lazy"]),
         ("compare eth1 --policies copy,fused,f", ["copy,fused,fands"]),
-        # Part of a name that is there is none.
+        # There is no policy with a part of a name.
         ("compare eth1 --policies kernel-strict,strict", ["kernel-strict,strict"]),
         ("compare eth1 --baseline kernel-", ["kernel-strict", "kernel-lazy"]),
     ],
@@ -92,7 +92,7 @@ def test_what_is_offered(asked: Asked, shell: str, line: str, words: list[str]) 
 
 
 def test_nothing_is_said_where_nothing_is_known(asked: Asked, sysfs: Path) -> None:
-    """Without the module; and of a device that goes meanwhile."""
+    """Without the module; and for a device that goes meanwhile."""
     for folder in sysfs.glob("bus/pci/devices/*/xsmmu"):
         shutil.rmtree(folder)
     assert asked("bash", "xsmmu set eth1 ") == []
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_not_said_in_the_line_that_is_typed(asked: Asked, monke
 
 
 def test_as_it_is_typed(tmp_path: Path) -> None:
-    """bash takes a colon for the end of a word."""
+    """bash treats a colon as the end of a word."""
     source = subprocess.run(
         ["xsmmu"], env={**os.environ, "_XSMMU_COMPLETE": "bash_source"}, capture_output=True, check=True
     )
@@ -132,7 +132,7 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
     for typed, ran in {
         "set 0000:01\t\r": f"set {IGB}",
         "set 0000:05:\tfu\t\r": f"set {NVME0} fused",
-        # With the cursor, by Ctrl-B, before what is there already.
+        # Ctrl-B moves the cursor before existing words.
         "set 0000:01 fused\x02\x02\x02\x02\x02\x02\t\r": f"set {IGB} fused",
         "report --bundle --output-file completi\t\r": "report --bundle --output-file completion",
         "set 06:\t\r": f"set {NVME1.removeprefix('0000:')}",
@@ -144,7 +144,7 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
 
 
 def test_a_name_that_bash_would_run(asked: Asked, sysfs: Path) -> None:
-    """Bash has what is completed in the line as it is, and interfaces may be called nearly anything."""
+    """bash inserts completions into the line unquoted, and interfaces may have nearly any name."""
     for name in ("$(reboot)", "`id`", "a;b", "*"):
         (sysfs / "class/net" / name).symlink_to(sysfs / "bus/pci/devices" / IGB)
     assert asked("bash", "xsmmu status ") == NAMES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Branch coverage of core/: what is missed is explained, and what is explained is missed."""
+"""Branch coverage of core/: each missed branch is explained, and each explained branch is missed."""
 
 from __future__ import annotations
 

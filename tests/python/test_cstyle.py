@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each rule of the C style check finds what it is for, and leaves good code alone."""
+"""Each rule of the C style check finds its violations and accepts good code."""
 
 from __future__ import annotations
 

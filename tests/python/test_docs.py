@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The project's texts: every link leads somewhere, the README is short, and its picture can be read."""
+"""The project's texts: every link has a target, the README is short, and its picture can be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(root: Path) -> list[Path]:
 
 
 def anchors(text: str) -> set[str]:
-    """What headings are called in links: as GitHub makes them, a number behind the second of a name."""
+    """The anchors of headings as GitHub makes them; the second heading of a name gets a number."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.*?) *#*$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -40,7 +40,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken(path: Path) -> list[str]:
-    """The links of a text that lead blocked; those to other hosts are not followed."""
+    """The dead links of a text; links to other hosts are not followed."""
     wrong = []
     for link in _LINK.findall(_CODE.sub("", path.read_text())):
         if re.match(r"[a-z]+:", link):
@@ -66,7 +66,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 
 def test_no_text_gives_a_disk_less_than_strict() -> None:
-    """A disk that changes data after its unmap can change data that was verified; doctor calls that a risk."""
+    """A disk that changes data after its unmap can change verified data; doctor calls that a risk."""
     places = [*texts(PROJECT), *(PROJECT / "tool/boot").iterdir(), *(PROJECT / "tool").glob("xsmmu.conf*")]
     places += (PROJECT / "tool/xsmmu").glob("*.py")
     for place in places:
@@ -90,7 +90,7 @@ def test_pictures_have_text_and_colours_for_dark_pages() -> None:
 
 
 def test_each_code_of_an_error_is_explained() -> None:
-    """What `-o json` gives for it."""
+    """The codes in `-o json`."""
     explained = (PROJECT / "docs/tool.md").read_text()
     for file in (PROJECT / "tool/xsmmu").glob("*.py"):
         for code in re.findall(r'code="([a-z_-]+)"', file.read_text()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu doctor` on made-up machines: a healthy one, and one for each thing that can be wrong."""
+"""`xsmmu doctor` on made-up machines: a healthy machine, and a machine for each possible fault."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ while read -r name || [ "$name" ]; do
 done <${0%/bin/*}/archive
 exit 100
 """
-"""What apt knows is in a file; another one has a line for each time that it was asked."""
+"""apt's knowledge is in a file; another file has a line per question to apt."""
 EFIVAR = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -51,7 +51,7 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setenv(f"XSMMU_{name.upper()}", str(tmp_path / name))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("XSMMU_CONF", str(tmp_path / "xsmmu.conf"))
-    # An archive as Debian's.
+    # An archive like Debian's.
     program(tmp_path / "bin/apt-cache", APT)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     monkeypatch.setattr(machine, "SBIN", str(tmp_path / "bin"))
@@ -66,7 +66,7 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def wrong(*devices: str) -> list[Finding]:
-    """What is not ok, of all devices or some."""
+    """Findings that are not ok, of all devices or some."""
     return [each for each in doctor.examine([Device(name) for name in devices]) if each.level != "ok"]
 
 
@@ -169,7 +169,7 @@ def test_of_one_that_was_not_named_nothing_is_missed(healthy: Machine, monkeypat
 def test_what_goes_at_whatever_moment_is_no_error_of_ours(
     healthy: Machine, monkeypatch: pytest.MonkeyPatch, what: str, named: tuple[str, ...]
 ) -> None:
-    """Before any of the looks at a file that doctor has."""
+    """Before any of doctor's reads of a file."""
     make_device(healthy.sysfs, NVME1, 13, "strict", "nvme")
     place = healthy.sysfs / what
     away = place.with_name("away")
@@ -192,20 +192,20 @@ def test_what_goes_at_whatever_moment_is_no_error_of_ours(
     found: list[Finding] = []
     for nth in range(1, 10_000):
         left = nth
-        # Only one that was named is missed.
+        # Only a named device is missed.
         with contextlib.suppress(*([UserError] if named else [])):
             found += doctor.examine([Device(each) for each in named])
         if not os.path.lexists(away):
             break
         away.rename(place)
     assert 10 < nth < 10_000
-    # A device without what is its own would be another matter.
+    # A device that lacks its own files would be another matter.
     if place.name in (IGB, NVME0):
         assert [each for each in found if each.level == "blocks"] == []
 
 
 def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its link, or its folder: doctor is asked of all devices, and says nothing of that one."""
+    """Its link, or its folder: doctor examines all devices, and reports nothing about a vanished device."""
     name_at, iterdir = machine.name_at, Path.iterdir
     for nth in range(12):
         seen: list[Path | str] = []
@@ -278,7 +278,7 @@ def xen(made: Machine, capabilities: str) -> None:
 
 
 def no_iommu_mode(made: Machine) -> None:
-    """As VFIO leaves it with enable_unsafe_noiommu_mode."""
+    """As VFIO leaves the machine with enable_unsafe_noiommu_mode."""
     no_groups(made)
     make_device(made.sysfs, IGB, 0, None, "vfio-pci")
     made.write("sysfs/kernel/iommu_groups/0/name", "vfio-noiommu")
@@ -304,7 +304,7 @@ def other_iommu(made: Machine, name: str, folder: str) -> None:
 
 
 def unloaded(made: Machine, content: bytes | None = b"module" + SIGNED, name: str = "xsmmu.ko") -> None:
-    """The module is built as the kernel's own are, or not at all, and nothing was chosen."""
+    """The module is built and signed like the kernel's own modules, or not built, and nothing was chosen."""
     made.remove("sysfs/module/xsmmu")
     for device in (IGB, NVME0):
         made.remove(f"sysfs/bus/pci/devices/{device}/xsmmu")
@@ -342,7 +342,7 @@ def group_type(made: Machine, word: str) -> None:
 
 
 def configuration_space(*capabilities: tuple[int, int]) -> bytes:
-    """Of extended capabilities (id, control register) in a row."""
+    """A chain of extended capabilities (id, control register)."""
     space = bytearray(4096)
     for index, (name, control) in enumerate(capabilities):
         at, following = 0x100 + index * 0x40, 0x100 + (index + 1) * 0x40
@@ -366,7 +366,7 @@ def decline(made: Machine) -> None:
 
 
 def external(made: Machine) -> None:
-    """A device that is plugged in behind an external port, and a module that does not say what it declines."""
+    """A device behind an external port, and a module that does not show declined devices."""
     made.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable")
     made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu/declined")
 
@@ -376,7 +376,7 @@ def option(made: Machine, old: str, new: str) -> None:
 
 
 PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
-    # What is planted, the level and the check that find it, and a part of the remedy (or the reason, without one).
+    # The planted fault, the level and check that find it, and a part of the remedy (or the reason, without a remedy).
     "no IOMMU in the firmware": (lambda made: no_groups(made, tables=()), "blocks", "no-iommu", "switch on VT-d"),
     "none in AMD's firmware": (
         lambda made: no_groups(made, tables=(), vendor="AuthenticAMD"),
@@ -612,7 +612,7 @@ def planted(made: Machine, plant: Callable[[Machine], None]) -> dict[str, Findin
     ],
 )
 def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release: str, tested: str) -> None:
-    """6.13 is not of 6.1, however it begins; and what was tried is of an architecture."""
+    """6.13 does not belong to 6.1; and tested kernels depend on the architecture."""
     healthy.write("proc/sys/kernel/arch", architecture)
     healthy.write("proc/sys/kernel/osrelease", release)
     healthy.write(f"boot/config-{release}", healthy.config)
@@ -623,7 +623,7 @@ def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_kernel_that_the_module_refuses(healthy: Machine, loaded: bool) -> None:
-    """Unless it is told not to."""
+    """Unless the module is loaded with any_kernel."""
     release = "7.4.1-amd64"
     healthy.write("proc/sys/kernel/osrelease", release)
     healthy.write(f"boot/config-{release}", healthy.config)
@@ -648,7 +648,7 @@ def test_a_kernel_that_the_module_refuses(healthy: Machine, loaded: bool) -> Non
 def test_a_kernel_that_the_module_cannot_be_built_for(
     healthy: Machine, architecture: str, release: str, oldest: str
 ) -> None:
-    """DKMS passes over it, so that to build it there is no advice."""
+    """DKMS skips such a kernel, so building there is no advice."""
     healthy.write("proc/sys/kernel/arch", architecture)
     healthy.write("proc/sys/kernel/osrelease", release)
     healthy.write(f"boot/config-{release}", healthy.config)
@@ -666,7 +666,7 @@ def test_a_kernel_that_does_not_say_what_machine_it_is_for(healthy: Machine) -> 
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_an_smmu_that_nothing_says_to_be_there(healthy: Machine, folder: bool) -> None:
-    """Of a machine without ACPI's tables nothing is known: it may have a device tree."""
+    """Without ACPI tables nothing is known: the machine may have a device tree."""
     arm(healthy, lambda: no_groups(healthy, tables=()))
     if not folder:
         healthy.remove("sysfs/firmware/acpi/tables")
@@ -697,7 +697,7 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             "apt install linux-headers-6.1.0-56-cloud-amd64",
         ),
         ("6.8.12-4-pve", ["proxmox-headers-6.8.12-4-pve"], "apt install proxmox-headers-6.8.12-4-pve"),
-        # The archive has a later one of the flavour by now.
+        # The archive has a later kernel of the flavour by now.
         (
             "6.12.100+deb13-amd64",
             ["linux-image-amd64", "linux-headers-amd64"],
@@ -764,7 +764,7 @@ def test_headers_are_those_that_there_are(
 
 
 def test_a_name_that_other_packages_provide_cannot_be_installed(healthy: Machine) -> None:
-    """Of one apt-cache says nothing, and no error."""
+    """For a virtual package apt-cache prints nothing, and no error."""
     healthy.write("archive", f"virtual linux-headers-{healthy.RELEASE}\nlinux-image-amd64\nlinux-headers-amd64\n")
     said = f"apt has no headers of {healthy.RELEASE}: apt install linux-image-amd64 linux-headers-amd64, and reboot"
     assert packages.headers() == said
@@ -776,7 +776,7 @@ def asked_apt(made: Machine) -> int:
 
 
 def test_apt_is_asked_once_for_all_names_and_only_for_a_remedy(healthy: Machine) -> None:
-    """Where it keeps no cache, as in images of containers, each question takes seconds."""
+    """Without a cache of apt's, as in container images, each question takes seconds."""
     wrong()
     healthy.remove(f"boot/config-{kernel.release()}")
     [note] = wrong()
@@ -794,7 +794,7 @@ def test_apt_is_asked_once_for_all_names_and_only_for_a_remedy(healthy: Machine)
 
 
 def test_apt_that_does_not_answer(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of what it has, and its children end."""
+    """The archive's content is left out, and apt's children end."""
     monkeypatch.setattr(packages, "APT_S", 0.2)
     program(healthy.folder / "bin/apt-cache", "/bin/sleep 60 & /bin/sleep 60")
     unloaded(healthy, None)
@@ -872,15 +872,15 @@ def test_a_kernel_that_is_not_real_time(healthy: Machine, architecture: str, arc
 
 @pytest.mark.parametrize("units", [True, False])
 def test_of_no_iommu_nothing_is_as_it_should_be(healthy: Machine, units: bool) -> None:
-    """Its kind, the kernel's own path and what auto chooses do not apply."""
+    """The IOMMU's kind, the kernel's own path and auto's choice do not apply."""
     no_groups(healthy)
     if units:
-        # VFIO's groups without one: the unit is there, and no device is behind it.
+        # VFIO's groups without an IOMMU: the unit exists, and no device is behind it.
         unit(healthy)
     found = doctor.examine([])
     assert {each.check for each in found if each.level == "ok"} == {"kernel-release", "kernel-options", "module"}
     assert "lazy" not in " ".join(each.reason for each in found)
-    # No group is passthrough, where none is.
+    # No group is passthrough without an IOMMU.
     healthy.cmdline("iommu=pt")
     assert "kernel-mode" not in {each.check for each in doctor.examine([])}
 
@@ -897,7 +897,7 @@ def test_of_another_architecture_no_release_was_tested(healthy: Machine) -> None
 def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:
     healthy.cmdline("module_blacklist=foo,xsmmu")
     assert [*planted(healthy, unloaded)] == ["module-blacklisted"]
-    # The last list is the one that the kernel keeps.
+    # The kernel keeps the last list.
     healthy.cmdline("module_blacklist=xsmmu module_blacklist=foo")
     assert "module-blacklisted" not in {each.check for each in wrong()}
 
@@ -1049,7 +1049,7 @@ def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
     assert said() == ["auto would choose strict, level strict: for a reason: that one"]
     healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
     assert said() == ["auto has chosen strict, level strict: for a reason: that one"]
-    # One of an earlier version, which does not know it.
+    # A policy file of an earlier version without the policy.
     healthy.write(f"{folder}/policy", "none auto copy strict lazy fands xsmmu [fused]")
     healthy.remove(f"{folder}/auto_policy")
     assert said() == []
@@ -1066,7 +1066,7 @@ def test_what_auto_chooses_is_for_root(healthy: Machine, monkeypatch: pytest.Mon
 
 
 def test_a_disk_under_a_lower_level_of_auto(healthy: Machine) -> None:
-    """The policy is told, not who has chosen it."""
+    """The finding names the policy, not its origin."""
     folder = f"sysfs/bus/pci/devices/{NVME0}/xsmmu"
     healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
     healthy.write(f"{folder}/auto_policy", "fused held: for a reason")
@@ -1091,7 +1091,7 @@ def test_drivers_of_a_group(healthy: Machine) -> None:
 
 @pytest.mark.parametrize("kind", ["DMA-FQ", "identity"])
 def test_what_is_in_use_is_for_set_to_ask(healthy: Machine, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """An exclusive open has a mount or mkfs fail that comes at that moment, and nobody is led to unbind a root disk."""
+    """An exclusive open would fail a concurrent mount or mkfs, and nobody is led to unbind a root disk."""
 
     def asked(*_words: object) -> None:
         raise AssertionError("doctor has asked what is in use")
@@ -1179,7 +1179,7 @@ def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
     group_type(healthy, "DMA")
     assert ": 1 group lazy (" in kernel_mode()
     assert kernel_mode().endswith(", 1 group strict")
-    # A kernel that made itself so, as under caching mode.
+    # A kernel that set the type by itself, as under caching mode.
     healthy.write("sysfs/kernel/iommu_groups/13/type", "DMA")
     assert kernel_mode().endswith(": 2 groups strict")
     healthy.write("proc/cpuinfo", "flags\t\t: fpu hypervisor")
@@ -1215,7 +1215,7 @@ def test_groups_are_counted_before_the_command_line_is_believed(
 
 
 def test_the_floor_is_the_one_in_force(healthy: Machine) -> None:
-    """The module says which it is; before it is loaded, what it will be."""
+    """The loaded module shows the floor; before the load, the future floor counts."""
 
     def floors() -> list[str]:
         return [each.reason for each in doctor.examine([]) if each.check == "floor"]
@@ -1269,10 +1269,10 @@ def test_only_what_was_asked_for(healthy: Machine) -> None:
 
 
 def test_what_cannot_be_read_is_not_guessed(healthy: Machine) -> None:
-    # Not root: the first 64 bytes.
+    # Without root: the first 64 bytes.
     space(healthy, configuration_space((0x000F, 0x8000))[:64])
     assert wrong() == []
-    # A conventional device, one whose list goes round, one whose ATS is off.
+    # A conventional device, a device with a circular list, a device with ATS off.
     space(healthy, bytes(256))
     assert wrong() == []
     space(healthy, bytes(256) + struct.pack("<I", 1 | 0x100 << 20) + bytes(3836))
@@ -1310,7 +1310,7 @@ def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
 
 
 def test_no_line_is_cut_in_a_pipe(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What searches it wants a subject beside its check, however wide the terminal is."""
+    """A search needs a subject beside its check, whatever the terminal's width."""
     group_type(healthy, "identity")
     wide = CliRunner().invoke(app, ["doctor"]).output
     monkeypatch.setenv("COLUMNS", "20")
@@ -1318,7 +1318,7 @@ def test_no_line_is_cut_in_a_pipe(healthy: Machine, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_group_is_called_by_its_device(healthy: Machine) -> None:
-    """People know no number of a group."""
+    """Users do not know group numbers."""
     lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
     assert "ok     group 11 (eth1)  auto" in lines
     make_device(healthy.sysfs, "0000:01:00.1", 11, "fused", "igb")
@@ -1342,7 +1342,7 @@ def test_lines_of_a_terminal_are_wrapped_between_words(
     assert f"{found[0].reason} -> {found[0].remedy} nothing" in " ".join(" ".join(lines).split())
 
 
-# ---- what is said twice must agree ----
+# ---- statements in two places must agree ----
 
 
 def test_the_kernels_that_were_tested_are_the_labs() -> None:

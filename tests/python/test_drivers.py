@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Semantic patches of real drivers: they fit the kernel's own source, and say so by name when they do not."""
+"""Semantic patches of real drivers: they fit the kernel's own source, and name themselves when they do not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_driver_builds_and_finds_the_module_by_weak_symbols(name: str) -> None
 
 
 def change(folder: Path, driver: drivers.Driver, file: str, old: str, new: str) -> None:
-    """A copy of the driver in this folder, with a file of it changed in one place or more."""
+    """A copy of the driver in this folder, with one or more changes to a file."""
     changed = folder / driver.folder / file
     shutil.copytree(source_of(driver) / driver.folder, changed.parent)
     text = changed.read_text()
@@ -77,9 +77,9 @@ def planted(folder: Path, changes: list[tuple[str, str]]) -> drivers.Driver:
 
 def test_a_patch_that_flushes_too_late_names_each_function(tmp_path: Path) -> None:
     bugs = [
-        # Nothing says that the driver flushes.
+        # Nothing declares that the driver flushes.
         ("+ xsmmu_set_batch_aware(&pdev->dev);\n", ""),
-        # What was sent is freed by the loop.
+        # The loop frees sent packets.
         (
             "- e1000_put_txbuf(tx_ring, buffer_info, false);\n+ e1000_unmap_sent(tx_ring, buffer_info);\n",
             "  e1000_put_txbuf(tx_ring, buffer_info, false);\n",
@@ -87,24 +87,24 @@ def test_a_patch_that_flushes_too_late_names_each_function(tmp_path: Path) -> No
         ("+ e1000_free_sent(tx_ring, i);\n", ""),
         # A packet goes to the stack before the flush.
         ("+ list_add_tail(&skb->list, left);\n", "+ napi_gro_receive(&adapter->napi, skb);\n"),
-        # All packets do, and buffers are mapped again before it.
+        # All packets do, and buffers are mapped again before the flush.
         ("+ xsmmu_flush(&rx_ring->adapter->pdev->dev);\n  count = unused;\n", "  count = unused;\n"),
         (
             "+ e1000_hand_on(rx_ring->adapter, &left);\n",
             "+ e1000_hand_on(rx_ring->adapter, &left);\n+ xsmmu_flush(&rx_ring->adapter->pdev->dev);\n",
         ),
-        # The ring is refilled within the loop, too.
+        # The ring is refilled inside the loop, too.
         (
             "clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps};\nidentifier adapter",
             "clean = {e1000_nowhere};\nidentifier adapter",
         ),
-        # What a refill has mapped since its last write to the tail is not flushed, nor a packet that is sent.
+        # Neither the maps of a refill since the last write to the tail, nor a sent packet, are flushed.
         (
             "+ xsmmu_flush_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n",
             "  rx_ring->next_to_use = i;\n",
         ),
         ("+ xsmmu_flush_maps(&tx_ring->adapter->pdev->dev);\n", ""),
-        # A packet of too many bytes is freed before the flush.
+        # A packet with too many bytes is freed before the flush.
         ("  dev_kfree_skb_irq(skb);\n", "  dev_kfree_skb_irq_gone(skb);\n"),
     ]
     with pytest.raises(UserError, match=re.escape("e1000e.cocci does not fit")) as caught:
@@ -135,7 +135,7 @@ def test_each_semantic_patch_stands_in_the_table() -> None:
 
 
 def command(*words: str) -> Result:
-    """`xsmmu driver build`"""
+    """Run `xsmmu driver build`."""
     return CliRunner().invoke(app, ["driver", "build", *words], catch_exceptions=False)
 
 
@@ -150,7 +150,7 @@ def test_the_command_puts_the_driver_where_it_is_asked_to(tmp_path: Path) -> Non
 
 
 def test_the_command_names_the_module_as_the_kernel_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's - is a module's _."""
+    """A - in the file's name is a _ in the module's."""
     (tmp_path / "snd-igb.ko").write_text("built")
     monkeypatch.setattr(drivers, "module", lambda *_: tmp_path / "snd-igb.ko")
     said = command("igb", "--output", str(tmp_path / "new")).stderr

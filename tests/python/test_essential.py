@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a machine needs is found through partitions, RAID, encryption, bonds, and sudo."""
+"""The needs of a machine are found through partitions, RAID, encryption, bonds, and sudo."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Machine:
         (disk / "nvme0n1p2/partition").write_text("2\n")
 
     def block(self, name: str, folder: Path, number: str | None = None, on: tuple[str, ...] = ()) -> None:
-        """A block device; `on`: what it is made of."""
+        """A block device, made of the devices in `on`."""
         (folder / "slaves").mkdir(parents=True)
         (self.sysfs / "class/block").mkdir(exist_ok=True)
         (self.sysfs / "class/block" / name).symlink_to(folder)
@@ -41,7 +41,7 @@ class Machine:
             (self.sysfs / "dev/block" / number).symlink_to(folder)
 
     def interface(self, name: str, on: tuple[str, ...] = ()) -> None:
-        """An interface that is no device's; `on`: what it is made of."""
+        """An interface without a device, made of the interfaces in `on`."""
         folder = self.sysfs / "devices/virtual/net" / name
         folder.mkdir(parents=True)
         (self.sysfs / "class/net" / name).symlink_to(folder)
@@ -67,7 +67,7 @@ CLAIM = disks.claim
 
 @pytest.fixture
 def claim() -> Callable[[Path, str], None]:
-    """The real one."""
+    """The real claim()."""
     return CLAIM
 
 
@@ -87,7 +87,7 @@ def of_disk() -> list[str]:
 
 @pytest.mark.parametrize("name", [b"a\xff", b"a\x0cb", b"a\rb", b"a\xc2\x85b", b"a\xe2\x80\xa8b"])
 def test_a_folder_may_be_called_anything(machine: Machine, name: bytes) -> None:
-    """A mount there is one line of mountinfo, whatever else ends a line of text."""
+    """A mount there is a line of mountinfo, whatever other characters end lines of text."""
     machine.has("self/mountinfo", "")
     row = b"22 1 259:2 / /media/%b rw - ext4 /dev/nvme0n1p2 rw\n" % name
     (machine.proc / "self/mountinfo").write_bytes(row)
@@ -100,7 +100,7 @@ def of_card() -> list[str]:
 
 @pytest.mark.parametrize("name", [b"a\xff", b"a\xe2\x80\x83b", b"\xe2\x80\x83a", b"a\xc2\x85"])
 def test_an_interface_may_be_called_anything(machine: Machine, network: Network, name: bytes) -> None:
-    """The kernel refuses only what it calls blank itself, byte by byte."""
+    """The kernel refuses only its own blank characters, byte by byte."""
     called = os.fsdecode(name)
     (machine.sysfs / "class/net/eth1").rename(machine.sysfs / "class/net" / called)
     network.route(called)
@@ -128,7 +128,7 @@ V6_MAPPED = "0000000000000000FFFF0000"
         ("tcp", "0200A8C0:0379 0700A8C0:03DC 01", ["Lustre at 192.168.0.7 is by eth1"]),
         ("tcp", "0200A8C0:0379 0700A8C0:5DC7 01", ["GlusterFS at 192.168.0.7 is by eth1"]),
         ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
-        # Closed already, a port of something else, a server of our own, and one that is elsewhere.
+        # A closed connection, a port of another service, a server on this machine, and a server elsewhere.
         ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),
         ("tcp", "0200A8C0:0379 0700A8C0:01BB 01", []),
         ("tcp", "0200A8C0:0801 0700A8C0:0379 01", []),
@@ -136,7 +136,7 @@ V6_MAPPED = "0000000000000000FFFF0000"
     ],
 )
 def test_network_storage(machine: Machine, network: Network, file: str, row: str, said: list[str]) -> None:
-    """Of a kernel that does not say more."""
+    """Of a kernel without more details."""
     network.connected = None
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
@@ -146,7 +146,7 @@ def test_network_storage(machine: Machine, network: Network, file: str, row: str
 
 
 def test_storage_of_the_machine_itself(machine: Machine, network: Network) -> None:
-    """No route of its tables is that of an address of its own, but the default one has all addresses."""
+    """No route of the tables leads to the machine's own addresses, except that the default route covers all."""
     network.route("eth1")
     network.route("wlan0", metric=600)
     network.route("eth1", "::/0")
@@ -177,7 +177,7 @@ def test_storage_of_the_machine_itself(machine: Machine, network: Network) -> No
     ],
 )
 def test_storage_that_is_mounted(machine: Machine, network: Network, mount: str, said: list[str]) -> None:
-    """NFS of version 3 ends a connection that was not used for five minutes."""
+    """NFS of version 3 ends a connection after five idle minutes."""
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
     machine.has("self/mountinfo", f"22 1 0:50 / /mnt rw,relatime shared:1 - {mount}\n")
@@ -236,7 +236,7 @@ def test_swap_on_what_may_be_called_anything(machine: Machine) -> None:
     assert of_disk() == [f"{name} is used as swap"]
 
 
-# ---- the way of the network ----
+# ---- routes of the network ----
 
 
 def test_the_only_default_route(network: Network) -> None:
@@ -259,7 +259,7 @@ def test_the_only_default_route_of_ipv6(network: Network) -> None:
 
 
 def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
-    """A VRF has no other way out; packets that a rule sends elsewhere have the machine's."""
+    """A VRF has no other default route; packets that a rule diverts have the machine's."""
     network.interface("mgmt", "vrf", table=10)
     network.route("wlan0")
     network.route("eth1", table=100)
@@ -274,7 +274,7 @@ def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
 
 
 def test_a_default_route_of_a_rule_replaces_none(network: Network) -> None:
-    """Packets of another address than the rule's do not have it."""
+    """Packets of addresses outside the rule do not use the rule's route."""
     network.route("eth1")
     network.route("wlan0", table=100)
     assert of_card() == ["the only default route is by eth1"]
@@ -299,7 +299,7 @@ def test_a_default_route_in_parts(machine: Machine, network: Network, halves: tu
     assert said.startswith(f"the route{vrf} to public addresses, as ")
     assert said.endswith(", is by eth1")
     assert of_disk() == []
-    # What is left of the machine's tables takes the packets then.
+    # The rest of the machine's tables takes the packets then.
     network.route("wlan0", "::/0" if ":" in halves[0] else "0.0.0.0/0", metric=600, table=table)
     assert of_card() == []
 
@@ -314,7 +314,7 @@ def test_a_session_by_rules_of_ports(network: Network, monkeypatch: pytest.Monke
 
 
 def test_a_session_by_rules_of_services(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to a lookup does not say what SSH sets."""
+    """The answer to a lookup does not depend on SSH's settings."""
     network.route("wlan0")
     network.route("eth1", table=100)
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
@@ -337,12 +337,12 @@ def test_storage_by_rules_of_ports(machine: Machine, network: Network) -> None:
         ("bond", ("eth1",), 1),
         ("bond", ("eth1", "wlan0"), 0),
         ("team", ("eth1", "wlan0"), 0),
-        # What is down, or no device, does not keep it.
+        # A port that is down, or without a device, does not hold the bond.
         ("bond", ("eth1", "down0"), 1),
         ("bond", ("eth1", "tap0"), 1),
-        # None is up: any of them may be, later.
+        # No port is up: any port may be, later.
         ("bond", ("down0",), 0),
-        # Who is asked for may be behind either port.
+        # The wanted host may be behind either port.
         ("bridge", ("eth1", "wlan0"), 1),
         ("bridge", ("wlan0", "tap0"), 0),
         ("batadv", ("eth1", "wlan0"), 1),
@@ -366,11 +366,11 @@ def test_what_stands_on_several(
     [
         ("up", "N/A", "", 0),
         ("up", "1", "1", 0),
-        # It has a carrier, and its target does not answer to ARP, or the bond has only just begun to trust it.
+        # The port has a carrier, but its ARP target does not answer, or the bond has just begun to trust the port.
         ("down", "N/A", "", 1),
         ("going down", "N/A", "", 1),
         ("going back", "N/A", "", 1),
-        # The switch has it in no group with the other, or in none.
+        # The switch has grouped the port differently from the other port, or not at all.
         ("up", "2", "1", 1),
     ],
 )
@@ -393,7 +393,7 @@ def test_a_leg_that_its_bond_does_not_use(
 
 @pytest.mark.parametrize("ports", [("eth1",), ("eth1", "wlan0"), ("bond0",)])
 def test_open_vswitch(machine: Machine, network: Network, ports: tuple[str, ...]) -> None:
-    """The datapath has the ports; the interface with the address is one of its own, and has nothing below it."""
+    """The datapath has the ports; the interface with the address is internal, without ports below."""
     machine.interface("bond0", ("eth1", "wlan0"))
     machine.interface("ovs-system", ports)
     machine.interface("br-ex")
@@ -418,7 +418,7 @@ def test_what_cannot_be_followed_counts(machine: Machine, network: Network, kind
         (("192.168.0.7",), ["the only default route is by up0"]),
         (("172.16.0.7", "192.168.0.7"), ["the only default route is by up0"]),
         (("172.16.0.7",), []),
-        # It would be carried by itself, and no route there.
+        # The tunnel would carry its own packets; its route is no route to its ends.
         (("10.0.0.7",), [f"the only default route is by up0, {UNKNOWN}"]),
         (("2001:db8::7",), [f"the only default route is by up0, {UNKNOWN}"]),
     ],
@@ -433,7 +433,7 @@ def test_a_tunnel(machine: Machine, network: Network, ends: tuple[str, ...], sai
 
 
 def test_a_tunnel_whose_packets_are_marked(machine: Machine, network: Network) -> None:
-    """Rules of routing send them elsewhere than others to the same address."""
+    """Routing rules divert marked packets to the same address."""
     machine.interface("up0")
     network.interface("up0", "gre", ends=(ip_address("192.168.0.7"),), mark=5)
     network.route("up0")
@@ -488,7 +488,7 @@ def test_the_way_with_the_least_metric(network: Network, monkeypatch: pytest.Mon
 def test_a_session_of_the_link(
     machine: Machine, network: Network, monkeypatch: pytest.MonkeyPatch, scope: str, said: list[str]
 ) -> None:
-    """Its address names the interface; the first route that fits is another one's."""
+    """The address names the interface; the first matching route belongs to another interface."""
     network.interface("eth1")
     machine.interface("vlan7", ("eth1",))
     network.route("wlan0" if scope != "wlan0" else "eth1", "fe80::/64")
@@ -509,7 +509,7 @@ def test_a_session_of_the_link_that_names_none(network: Network, monkeypatch: py
 def test_a_session_of_a_vrf(
     network: Network, monkeypatch: pytest.MonkeyPatch, bound: str | None, said: list[str]
 ) -> None:
-    """The socket says of which."""
+    """The socket names the VRF."""
     vrf = network.interface("mgmt", "vrf", table=10)
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24", table=10)
@@ -522,7 +522,7 @@ def test_a_session_of_a_vrf(
 
 
 def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A firewall marks what belongs to connections from outside, which no socket shows."""
+    """A firewall marks connections from outside, which no socket shows."""
     network.route("wlan0")
     network.route("eth1", table=100)
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
@@ -532,7 +532,7 @@ def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: py
 
 
 def test_a_session_whose_socket_is_marked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it is sure."""
+    """Then the answer is certain."""
     network.route("wlan0")
     network.route("eth1", table=100)
     network.rules = {5: 100}
@@ -542,7 +542,7 @@ def test_a_session_whose_socket_is_marked(network: Network, monkeypatch: pytest.
 
 
 def test_a_session_to_an_address_of_the_interface(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it sends leaves by another one, but the address goes with this."""
+    """Its packets leave by another interface, but the address disappears with this interface."""
     network.route("wlan0")
     network.addresses = {"wlan0": ["192.168.0.2"], "eth1": ["192.168.0.1"]}
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
@@ -598,7 +598,7 @@ def test_a_session_of_another_network_namespace(
 
 @pytest.mark.parametrize("variable", ["TMUX", "STY", "ZELLIJ"])
 def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """It may have been started by a session that has ended."""
+    """A session that has ended may have started it."""
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
     network.connect("192.168.0.1", 22, "192.168.0.7", 50000)
@@ -612,7 +612,7 @@ def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch, va
 
 
 def test_a_session_whose_connection_is_over(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in mosh and dtach, which say nothing of themselves: somebody may have come by another one."""
+    """As in mosh and dtach, which leave no trace: the user may have come by another connection."""
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
     network.connect("192.168.0.1", 22, "192.168.0.7", 50000)
@@ -623,7 +623,7 @@ def test_a_session_whose_connection_is_over(network: Network, monkeypatch: pytes
 
 
 def test_a_server_of_ssh_at_another_port(machine: Machine, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tmux that was started at a console only the processes of others know the port."""
+    """For a tmux started at a console, only other users' processes show the port."""
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
     network.connect("192.168.0.1", 2222, "192.168.0.7", 50000)
@@ -668,7 +668,7 @@ def test_storage_of_vrfs_and_other_ports(machine: Machine, network: Network) -> 
 
 
 def test_storage_of_a_socket_that_is_bound(machine: Machine, network: Network) -> None:
-    """NVMe with host_iface, at a port of its own: the tables of routes say another interface."""
+    """NVMe with host_iface, at an unusual port: the routing tables name another interface."""
     network.route("wlan0")
     bound = network.interface("eth1")
     folder = machine.sysfs / "class/nvme/nvme7"
@@ -684,7 +684,7 @@ def test_storage_of_a_socket_that_is_bound(machine: Machine, network: Network) -
 
 @pytest.mark.parametrize("place", ["net", "virtio3/net"])
 def test_an_interface_in_another_network_namespace(machine: Machine, place: str) -> None:
-    """sysfs has the folder for interfaces, and shows those of one namespace only."""
+    """sysfs has a folder for interfaces, and shows those of a single namespace."""
     make_device(machine.sysfs, "0000:07:00.0", 14, "none", "virtio-pci")
     card = Device("0000:07:00.0")
     (card.folder / place).mkdir(parents=True)
@@ -717,7 +717,7 @@ def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None
     assert of_card() == ["the network may be by it: the kernel says nothing of its routes (Operation not permitted)"]
 
 
-# ---- disks of which only the kernel says that they are in use ----
+# ---- disks in use as only the kernel knows ----
 
 
 CLAIMED = "nvme0n1 is in use: the kernel refuses an exclusive open of /dev/nvme0n1"
@@ -733,13 +733,13 @@ def test_what_only_the_kernel_knows(machine: Machine, network: Network) -> None:
     holders.mkdir()
     (holders / "dm-0").symlink_to(machine.sysfs / "class/block/dm-0")
     assert of_disk() == [f"{CLAIMED} (held by dm-0)"]
-    # What is known already is said once.
+    # A known use is reported once.
     machine.mounts("259:2 / ext4 /dev/nvme0n1p2")
     assert of_disk() == ["nvme0n1p2 is mounted on /"]
 
 
 def test_btrfs_by_a_name_of_no_device(machine: Machine, network: Network) -> None:
-    """The kernel mounts its root by a name that nothing else has, and the number is no device's."""
+    """The kernel mounts the root by a unique name, and the number is no device's."""
     pool = machine.sysfs / "fs/btrfs/6e1c/devices"
     pool.mkdir(parents=True)
     (pool / "nvme0n1p2").symlink_to(machine.sysfs / "class/block/nvme0n1p2")
@@ -784,7 +784,7 @@ def test_paths_of_nvme_multipath_are_no_disks(machine: Machine, network: Network
 
 
 def test_an_exclusive_open(tmp_path: Path, claim: Callable[[Path, str], None]) -> None:
-    """Of another device than sysfs has under that number, nothing is known."""
+    """If sysfs has another device under that number, nothing is known."""
     file = tmp_path / "disk"
     file.touch()
     with pytest.raises(OSError, match="it is another device"):
@@ -796,7 +796,7 @@ def test_an_exclusive_open(tmp_path: Path, claim: Callable[[Path, str], None]) -
 def test_only_an_exclusive_open_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: Callable[[Path, str], None]
 ) -> None:
-    """The kernel lets any other through; and it is for reading, and waits for no disk in a drive."""
+    """The kernel permits any other open; and the open is for reading, and does not wait for a disk in a drive."""
     flags_of: list[int] = []
     really = os.open
 
@@ -812,7 +812,7 @@ def test_only_an_exclusive_open_is_refused(
 
 
 class Files:
-    """Device files of a made-up machine, and the programs that have them open."""
+    """Device files of a made-up machine, and the programs with open files."""
 
     def __init__(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.machine = machine
@@ -821,19 +821,19 @@ class Files:
         monkeypatch.setattr(opened, "number_of", self.number_of)
 
     def number_of(self, file: Path) -> tuple[str, str] | None:
-        """opened.number_of()."""
+        """Stands in for opened.number_of()."""
         self.asked.append(file)
         return self.numbers.get(file)
 
     def node(self, device: str, place: str, number: str, kind: str = "char") -> None:
-        """A file of /dev for a device, whose folder is below a PCI device's."""
+        """Add a file of /dev for a device with a folder below a PCI device's."""
         folder = Device(device).folder / place
         folder.mkdir(parents=True, exist_ok=True)
         (self.machine.sysfs / "dev" / kind).mkdir(parents=True, exist_ok=True)
         (self.machine.sysfs / "dev" / kind / number).symlink_to(folder)
 
     def program(self, process: int, name: str, number: str, kind: str = "char", mount: int = 22) -> Path:
-        """A program that has one open, by a name of a mount."""
+        """Add a program with an open device file, named through a mount."""
         file = self.machine.proc / f"{process}/fd/3"
         self.machine.has(f"{process}/comm", "a program\n")
         self.machine.has(f"{process}/fdinfo/3", f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n")
@@ -876,12 +876,12 @@ def test_a_disk_that_a_program_has_open(files: Files, kind: str, place: str, num
         ("0000:01:00.0:0/0000:01:00.0:0.0/tty/ttyS4", True),
         ("watchdog/watchdog0", True),
         ("infiniband_verbs/uverbs0", True),
-        # A clock stays as long as it is open.
+        # A clock survives while its file is open.
         ("ptp/ptp0", False),
     ],
 )
 def test_what_a_program_has_open(files: Files, place: str, in_use: bool) -> None:
-    """Not only of disks."""
+    """Not only files of disks."""
     files.node(IGB, place, "9:128")
     assert of_card() == []
     files.program(77, "/dev/something", "9:128")
@@ -891,7 +891,7 @@ def test_what_a_program_has_open(files: Files, place: str, in_use: bool) -> None
 
 @pytest.mark.parametrize("jailed", [76, 78])
 def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed: int) -> None:
-    """`mountinfo` of a process in a jail has no mounts from without, which others of the namespace see."""
+    """`mountinfo` of a jailed process lacks outside mounts, which other processes of the namespace see."""
     files.node(NVME0, "nvme/nvme0", "239:0")
     files.program(77, "/srv/nvme0", "239:0")
     machine.has("77/mountinfo", "22 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
@@ -904,7 +904,7 @@ def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed
 
 
 def test_a_file_of_a_server_is_not_asked(machine: Machine, files: Files) -> None:
-    """A dead one would never answer; a device file below a mount of this machine's own is asked."""
+    """A dead server would never answer; a device file below a local mount is examined."""
     files.node(IGB, "drm/card0", "226:0")
     rows = ("5 /dev devtmpfs", "6 /mnt nfs4", "7 /home fuse.sshfs", "8 /srv ext4", "9 /dev/shm fuse.x")
     text = "".join(f"{row.split()[0]} 1 0:9 / {row.split()[1]} rw - {row.split()[2]} x rw\n" for row in rows)
@@ -965,7 +965,7 @@ def test_consoles(machine: Machine, files: Files, consoles: str, said: str | Non
     ],
 )
 def test_what_a_host_gives(machine: Machine, mount: str, driver: str | None, said: str | None) -> None:
-    """Nothing but a virtio device of the right driver; any where no device has that driver."""
+    """A virtio device with the right driver only; any virtio device if none has that driver."""
     for device, name in ((IGB, "virtio3"), (NVME0, "virtio4")):
         folder = Device(device).folder / name
         folder.mkdir()
@@ -1008,7 +1008,7 @@ def test_a_controller_that_a_target_passes_on(machine: Machine) -> None:
     assert of_disk() == []
 
 
-# ---- drivers that give a device away, or make others ----
+# ---- drivers that pass a device on, or make other devices ----
 
 
 def test_virtual_functions() -> None:
@@ -1034,7 +1034,7 @@ def test_virtual_functions() -> None:
     ],
 )
 def test_drivers_of_programs(machine: Machine, driver: str, place: str, name: str) -> None:
-    """What the driver has made of the device says so, not how the driver is called."""
+    """The driver's additions to the device decide, not the driver's name."""
     make_device(machine.sysfs, "0000:07:00.0", 14, "none", driver)
     folder = Device("0000:07:00.0").folder / Path(place).name / name
     folder.mkdir(parents=True)
@@ -1048,7 +1048,7 @@ def test_drivers_of_programs(machine: Machine, driver: str, place: str, name: st
 def test_disks_and_interfaces_below_vmd(
     machine: Machine,
 ) -> None:
-    """They are in a domain that the controller's driver makes."""
+    """They are in a domain made by the controller's driver."""
     make_device(machine.sysfs, VMD, 20, "none", "vmd")
     move(machine.sysfs, NVME0, BELOW_VMD)
     machine.mounts("259:2 / ext4 /dev/nvme0n1p2")

@@ -79,7 +79,7 @@ def test_a_workload_may_name_its_policies() -> None:
 
 @pytest.mark.parametrize("iommu", IOMMUS)
 def test_tables_are_written_in_place_where_they_are_known(iommu: str) -> None:
-    """All else is run on each IOMMU."""
+    """All other runs happen on each IOMMU."""
 
     def runs(iommu: str) -> set[str]:
         chosen = experiment.load("compare", iommu=iommu)
@@ -95,7 +95,7 @@ def test_tables_are_written_in_place_where_they_are_known(iommu: str) -> None:
 
 @pytest.mark.parametrize("iommu", IOMMUS)
 def test_what_stays_passed_through_comes_last(iommu: str) -> None:
-    """Where QEMU leaves it so; else policies are in the order of the experiment."""
+    """Where QEMU never translates again; elsewhere policies are in the order of the experiment."""
     chosen = experiment.load("compare", iommu=iommu)
     [plan] = experiment.plans(chosen.policies, [each for each in chosen.workloads if each.full_name == "micro/64"])
     found = [run.policy for run in plan.runs]
@@ -107,7 +107,7 @@ def test_what_stays_passed_through_comes_last(iommu: str) -> None:
 @pytest.mark.parametrize("name", ["compare", "matrix"])
 @pytest.mark.parametrize("iommu", ["vtd-first", "vtd-scalable"])
 def test_nothing_comes_behind_what_stays_passed_through(name: str, iommu: str) -> None:
-    """Not the devices that another driver has, and not a repetition."""
+    """Neither devices of another driver, nor a repetition."""
     chosen = experiment.load(name, iommu=iommu)
     mine = [plan for plan in experiment.plans(chosen.policies, chosen.workloads, repeat=2) if plan.iommu == iommu]
     assert mine
@@ -192,7 +192,7 @@ def test_plans_keep_each_session_apart() -> None:
             opened = sum(line.startswith(f"session_open {policy} ") for line in plan.script.splitlines())
             assert opened >= len(sessions)
             assert bool(opened) == bool(sessions)
-    # Not each guest has work for each of them.
+    # Not each guest has work for each policy.
     assert {run.policy for plan in plans for run in plan.runs} == set(chosen.policies)
 
 
@@ -207,7 +207,7 @@ def test_experiments_with_faults_are_known() -> None:
 @pytest.mark.parametrize("name", WITH_FAULTS)
 def test_faults_are_expected_in_the_runs_that_are_to_make_them(name: str) -> None:
     chosen = experiment.load(name)
-    # As if each had a run beside it that measures what only starting costs.
+    # As if each run had a baseline that measures the start only.
     works = [replace(each, baseline={"rounds": 1}) if each.faults else each for each in chosen.workloads]
     seen: set[bool] = set()
     for plan in experiment.plans(chosen.policies, works):
@@ -288,7 +288,7 @@ def shell_functions() -> dict[str, str]:
 
 
 def arguments_of(function: str, functions: dict[str, str]) -> set[str]:
-    """What a function, and those that it calls, find as $arg_*."""
+    """The $arg_* of a function and of its callees."""
     todo, seen, found = [function], {function}, set()
     while todo:
         body = functions[todo.pop()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures and checks of single runs, on records such as a guest sends."""
+"""Figures and checks of single runs, on records as a guest sends them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def snapshot(exposure: list[list[Any]] | None = None, **stats: int) -> dict[str,
 def measured(
     workload: str, policy: str, output: dict[str, Any], counts: Counts | None = None, **record: Any
 ) -> Measured:
-    """A run as it arrives."""
+    """A run as received."""
     workloads = [each for name in ("compare", "claim-d-mapsync") for each in experiment.load(name).workloads]
     chosen = next(each for each in workloads if each.full_name == workload)
     content = {"elapsed_ns": 2000, "idle_ns": 1000, "before": None, "after": None, "output": output, **record}
@@ -58,7 +58,7 @@ DONE = {"maps": 100, "mapped_pages": 100, "unmapped_pages": 100, "inv_page": 2, 
 
 
 def ours(**changes: Any) -> Measured:
-    """A good run of ours, with changes to its last snapshot's statistics."""
+    """A good run of the module, with changes to its last snapshot's statistics."""
     after = snapshot(**{**DONE, **changes})
     return measured("micro/1024", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
 
@@ -232,7 +232,7 @@ def test_a_run_without_work_fails_as_it_arrives(workload: str, output: Callable[
         nothing = measured(workload, "kernel-lazy", output(done))
         with pytest.raises(GuestError, match=f"{workload} under kernel-lazy: {message}"):
             figures.check(nothing)
-        # What only starting costs is measured by may do nothing.
+        # A baseline, which measures the start only, may do nothing.
         figures.check(replace(nothing, run=replace(nothing.run, is_baseline=True)))
 
 
@@ -252,7 +252,7 @@ def test_a_failed_job_is_told_as_it_arrives() -> None:
 def test_commands_are_counted_by_what_the_cost_is_of() -> None:
     few = measured("net-pps/igb-tx", "kernel-strict", {"packets": 64, "sent_us": 500}, Counts(30, 2, 0))
     many = measured("net-pps/igb-tx", "kernel-strict", {"packets": 1000, "sent_us": 5000}, Counts(2030, 2, 0))
-    assert figures.entry(many, few)["invalidations_per_unit"] == 2.0  # a packet; those of starting are not of the work
+    assert figures.entry(many, few)["invalidations_per_unit"] == 2.0  # a packet; those of the start do not count
     fewer = measured("net-pps/igb-tx", "kernel-strict", {"packets": 1000, "sent_us": 5000}, Counts(10, 2, 0))
     assert figures.entry(fewer, few)["invalidations_per_unit"] == 0
     output = {"end": {"sum_received": {"bits_per_second": 8e6, "bytes": 1 << 20}}}
@@ -402,7 +402,7 @@ ATTACK = {
 
 
 def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **changes: Any) -> Measured:
-    """A run of the attack, by default one in which nothing landed."""
+    """A run of the attack, by default without a landed write."""
     before, after = snapshot(), snapshot([["1000000", 100], ["max", longest_ns]], **DONE)
     after |= {"level": level, "max_window_us": "1000"}
     landed_ns = changes.pop("landed_ns", 0)
@@ -411,7 +411,7 @@ def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **chan
 
 
 def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dict[str, Any]:
-    """What landed in the padding of lists."""
+    """Writes that landed in the padding of lists."""
     counts = {"attempts_padding": attempts, "landed_padding_mapped": mapped, "landed_padding": unmapped}
     return {"list": 1, "flushes": 0, **counts}
 

@@ -42,7 +42,7 @@ def make(
     quiet_s: float = 30,
     on_record: RecordHandler | None = None,
 ) -> Guest:
-    """A guest whose QEMU is the fake."""
+    """A guest with the fake QEMU."""
 
     async def keep(guest: Guest, record: Record) -> None:
         if "markers" in record:
@@ -95,7 +95,7 @@ def test_one_whose_threads_take_turns_has_one_cpu(
     left: set[int | None] = set()
 
     async def look(guest: Guest, record: Record) -> None:
-        # At the last one it may have ended.
+        # At the last record the guest may have ended.
         if record["event"] != "boot":
             return
         assert guest._process
@@ -110,7 +110,7 @@ def test_one_whose_threads_take_turns_has_one_cpu(
     has_turns = (mode, accel) == ("cost", "tcg")
     assert seen and {len(each) for each in seen} == {1 if has_turns else len(all_of_them)}
     assert len({*map(frozenset, seen)}) == 1
-    # It is held while the guest runs.
+    # The CPU is held while the guest runs.
     assert left == all_of_them - (seen[0] if has_turns else set())
     assert os.sched_getaffinity(0) == all_of_them
 
@@ -141,7 +141,7 @@ with cpus.own() as cpu:
 
 
 def host_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
-    """A host with these CPUs, none of which another test's guest has."""
+    """A host with these CPUs, without guests of other tests."""
     for number in numbers:
         (folder / f"cpu{number}").mkdir()
     monkeypatch.setattr(cpus, "FOLDER", folder)
@@ -149,7 +149,7 @@ def host_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> Non
 
 def test_no_two_guests_have_the_same_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host_of(tmp_path, monkeypatch, 3, 5)
-    # One has gone since it was allowed.
+    # A CPU has gone since it was allowed.
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 4, 3})
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     with cpus.own() as first, cpus.own() as second, cpus.own() as third:
@@ -232,7 +232,7 @@ def test_a_guest_whose_trace_goes_on_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_one_that_never_stops_to_speak_is_stopped(tmp_path: Path) -> None:
-    # In a process of its own: a loop that never looks elsewhere cannot be ended from within.
+    # In a separate process: a loop that never yields cannot be ended from within.
     code = f"""
 import asyncio
 from pathlib import Path
@@ -267,7 +267,7 @@ def test_what_has_come_is_one_part() -> None:
 
     ended: list[bool] = []
     assert asyncio.run(parts()) == [2_000, 1_500]
-    # And it is closed.
+    # The descriptor is closed, too.
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
 
@@ -286,7 +286,7 @@ def test_a_trace_waits_only_where_there_is_room(deep: bool, tmp_path: Path, monk
         return ends
 
     monkeypatch.setattr("xsmmu_lab.vm.guest._chunks", chunks)
-    # Of one page, which any user has the right to.
+    # Of one page, which any user may have.
     monkeypatch.setattr("xsmmu_lab.vm.guest.PIPE_BYTES", PAGE if deep else 2 * PAGE)
     if not deep:
         monkeypatch.setattr("xsmmu_lab.vm.guest._pipe", shallow)
@@ -318,7 +318,7 @@ def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pyt
     assert guest.oracle.window(1, 2) == Counts(global_=500)
     # In several parts, not in one at the end.
     assert 3 <= parts < 100
-    # Nor does what waits to be read keep the loop awake.
+    # Nor does waiting data keep the loop awake.
     assert turns < 400
 
 
@@ -364,7 +364,7 @@ def test_what_fails_between_runs_is_blamed_on_what_it_was(tmp_path: Path, behavi
 
 
 def statements(*said: str) -> str:
-    """What the fake's console has: "+8.1" is that faults are expected, said at that second, and "-8.1" the opposite."""
+    """The fake's console lines: "+8.1" declares faults expected at that second, and "-8.1" unexpected."""
     words = {"+": "expected", "-": "unexpected"}
     lines = [
         f"[{float(each[1:]):12.6f}] xsmmu-lab: faults are {words[each[0]]}" if each[0] in words else each
@@ -377,16 +377,16 @@ def statements(*said: str) -> str:
     "said",
     [
         ("+8.9", "<fault>", "-9.1"),
-        # What is reported late was made before.
+        # A fault that is reported late happened earlier.
         ("+8.1", "-8.6", "<fault>"),
         ("+1", "-2", "+8", "<fault>", "-10"),
-        # User space has left its line open before one of the kernel's.
+        # User space left its line open before a line of the kernel.
         ("+8", "<fault>", "ip: warning[    9.100000] xsmmu-lab: faults are unexpected"),
-        # A kernel that says who speaks.
+        # A kernel that prints the caller.
         ("[    8.000000][    T1] xsmmu-lab: faults are expected", "<fault>", "-9.1"),
         ("+8", "<fault>", "[    9.100000][   C12] xsmmu-lab: faults are unexpected"),
         ("+8", "<DMAR>", "ip: warning<fault>", "-9.1"),
-        # Of three hours.
+        # After three hours.
         ("+12345", "<fault>", "-12346"),
     ],
 )
@@ -403,7 +403,7 @@ def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
         (("+8", "-8.5", "<fault>"), ".*fault addr 0x0"),
         (("+1", "-2", "+7", "-8.5", "<fault>"), ".*fault addr 0x0"),
         (("+8", "-8.9", "<DMAR>"), ".*fault addr 0x0"),
-        # Nor one that stands in an open line: it may be the kernel's, or not.
+        # Nor a fault in an open line: its origin is uncertain.
         (("+8", "-8.9", "x[    1.000000] <DMAR>"), ".*fault addr 0x0"),
         (("+8", "say[    8.400000] xsmmu-lab: faults are unexpected", "<fault>"), ".*fault addr 0x0"),
         (("[    8.000000] xsmmu-lab: faults are expected, says the user", "<fault>"), ".*fault addr 0x0"),
@@ -412,7 +412,7 @@ def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
         (("[8] xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
         (("+8", "[    8.500000] BUG: bad page", "-9"), ".*BUG: bad page"),
         (("+8", "[    8.500000] BUG: <DMAR>", "-9"), ".*BUG: "),
-        # No device asks for that.
+        # Not a result of a device's access.
         (("+8", "-8.5", "[    8.600000] DMAR: VT-d detected Invalidation Time-out Error: SID 18"), ".*Time-out Error"),
         (("+8", "[    8.500000] DMAR: VT-d detected Invalidation Time-out Error: SID 18", "-9"), ".*Time-out Error"),
     ],
@@ -429,7 +429,7 @@ def test_other_faults_end_the_guest(tmp_path: Path, said: tuple[str, ...], messa
         (("+7", "-8", "-9"), "said twice that faults are unexpected: a part"),
         (("+7", "+8"), "said twice that faults are expected: a part"),
         (("+8", "<fault>"), "never said that faults are unexpected again: a part of its kernel's log is lost"),
-        # What has ended in an attack has lost nothing.
+        # A guest that ended during an attack has lost nothing.
         (("+8", "<end>"), "stopped before it was done"),
     ],
 )
@@ -463,7 +463,7 @@ async def nothing(_guest: Guest, _record: Record) -> None:
 
 
 class Silent:
-    """A guest of whose log something is lost, and that is done."""
+    """A finished guest with a part of its log lost."""
 
     statements = 1
 
@@ -501,7 +501,7 @@ def test_the_console_has_what_guests_are_judged_by() -> None:
     for iommu in IOMMUS:
         line = machine.boot_arguments(Path("k"), Path("i"), iommu)[-1]
         words = dict(each.partition("=")[::2] for each in line.split())
-        # Warnings and worse, each with its time, and what scripts say however much it is.
+        # Warnings and worse, each with a timestamp, and all messages of scripts.
         assert int(words["loglevel"]) >= (7 if iommu == "smmuv3" else 5)
         assert (words["printk.time"], words["printk.devkmsg"]) == ("1", "on")
 

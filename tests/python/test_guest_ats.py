@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Devices with a TLB of their own (ATS): what they do stays right, and each command for the IOMMU's caches that an
-unmap sends has one for theirs behind it.
+"""Devices with a TLB (ATS): their work stays correct, and an unmap's IOMMU commands each have a device TLB command.
 
-QEMU's virtio devices have ATS and keep no translations themselves, so a stale one cannot be made here: what is checked
-is that commands are sent, not what comes of one that is missing.
+QEMU's virtio devices have ATS but cache no translations, so a stale translation cannot be made here: the tests check
+that commands are sent, not the effect of a missing command.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from xsmmu_lab.vm.iommu import IOMMUS
 
 
 def machine(kernel: str | None, iommu: str) -> guests.Machine:
-    """The lab's, with a disk and a NIC that have ATS."""
+    """The lab's machine, with a disk and a NIC that have ATS."""
 
     def options(folder: Path) -> list[str]:
         file = folder / "ats.disk"
@@ -43,7 +42,7 @@ def machine(kernel: str | None, iommu: str) -> guests.Machine:
         mode="free",
         kernel=kernel,
         iommu=iommu,
-        # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+        # The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
         words=("tsc_early_khz=0",),
         needs=(*guests.DEVICES, Needs(("virtio_blk",))),
         qemu_options=options,

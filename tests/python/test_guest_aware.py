@@ -18,12 +18,12 @@ from xsmmu_lab.setup.root import Root
 
 WORDS = ("swiotlb=force",)
 AWARE = guests.Machine(("aware",), aware=True, words=WORDS)
-# Where maps need a flush.
+# Machines where maps need a flush.
 FLUSHED = {
     name: replace(AWARE, pattern="^aware$|of_maps$|^maps_", iommu=name, settings={"GROUP_TYPE": "DMA"})
     for name in ("virtio", "vtd-cm")
 }
-# Where the driver joins pages that are neighbours in memory.
+# The driver joins pages that are adjacent in memory.
 FLUSHED["amd 7.2"] = replace(FLUSHED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")
 LONG = {"amd": replace(FLUSHED["vtd-cm"], iommu="amd")}
 PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)

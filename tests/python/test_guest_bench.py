@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu bench` in a guest: a real kernel gives the device away and takes it back, and costs are above nothing."""
+"""`xsmmu bench` in a guest: a real kernel unbinds the device and binds it again, and costs are positive."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_measured_and_put_back(tmp_path: Path) -> None:
     costs = {mode: said[f"cost-{mode}"].split() for mode in modes}
     for mode, (map_ns, unmap_ns, _) in costs.items():
         assert float(map_ns) > 0 and float(unmap_ns) > 0, mode
-    # On any machine: what is invalidated at each unmap (whole pages are not copied), and that less work costs less.
+    # On any machine: each unmap's invalidations (whole pages are not copied), and that less work costs less.
     assert [costs[mode][2] for mode in ("kernel-strict", "strict", "copy")] == ["None", "1.0", "1.0"]
     assert 0 < float(costs["fused"][2]) < 0.1
     both = {mode: float(map_ns) + float(unmap_ns) for mode, (map_ns, unmap_ns, _) in costs.items()}
@@ -67,7 +67,7 @@ def test_what_is_measured_and_put_back(tmp_path: Path) -> None:
     assert tried("stopped") == ("130", CHOSEN)
     assert said["stopped-says"] == "xsmmu: stopped; everything is as it was before"
     assert said["ping"] == "3"
-    # As it has to be asked to know that copying begins only without a driver.
+    # Only a refused request shows that copying begins without a driver.
     known = ("xsmmu_bench", "refused: copying begins before")
     ours = [line for line in machine.xsmmu_lines() if line.startswith("[")]
     assert [line for line in ours if not any(word in line for word in known)] == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu compare` in a guest whose time is instructions: it ranks policies as the lab does."""
+"""`xsmmu compare` in a guest whose time is instructions: the command ranks policies as the lab does."""
 
 from __future__ import annotations
 

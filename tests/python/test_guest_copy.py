@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Small buffers that are copied: their own cases, and all that drivers do while what is small is copied for them."""
+"""Copies of small buffers: their own cases, and the other cases of drivers while small buffers are copied."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 COPY: dict[str, str | int] = {"COPY": 4096}
-# Where two vCPUs run freely.
+# For two free-running vCPUs.
 WORDS = ("tsc_early_khz=0", "no_console_suspend")
 
 SHORT = {
-    # Where memory is not empty because the kernel has it so.
+    # Memory is not zeroed by the kernel.
     "copy": guests.Machine(("copy",), words=("init_on_alloc=0",)),
     "calls": guests.Machine(("smoke",), settings=COPY),
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A crash kernel: devices that were attached when the machine crashed keep the kernel's own path there.
+"""A crash kernel: devices that were attached at the crash keep the kernel's own path there.
 
-The crash kernel and its initramfs are those of the machine, so xsmmu and its rules are in it.
+The crash kernel and its initramfs are those of the machine, so xsmmu and its rules are in the initramfs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_ATTACHED = "xsmmu: not attached, the kernel's own path stays: it still uses 
 
 
 def crash(folder: Path, sources: Path = PROJECT) -> Booted:
-    """Crash a machine at work that has xsmmu of such sources; its crash kernel, when that has written a dump."""
+    """Crash a working machine with xsmmu of these sources; returns the crash kernel's boot, after the dump."""
     tools = guests.tools()
     kernel = kernels.ensure(tools)
     [xsmmu] = build.module(tools, kernel, sources)
@@ -60,14 +60,14 @@ def crash(folder: Path, sources: Path = PROJECT) -> Booted:
 def test_a_crash_kernel_refuses_the_module(tmp_path: Path) -> None:
     after = crash(tmp_path)
     after.check_kernels_own_path("absent")
-    # It says so whenever it is loaded, which each driver of the initramfs asks for.
+    # The refusal appears at each load, which each driver of the initramfs requests.
     assert {line.partition("] ")[2] for line in after.xsmmu_lines()} == {REFUSED}
 
 
 @pytest.mark.guest
 @pytest.mark.long
 def test_what_another_kernel_has_attached_is_not_attached(tmp_path: Path) -> None:
-    """Without that refusal: that of each device."""
+    """Without the refusal of the crash kernel: the refusal of each device."""
     sources = guests.broken_sources(tmp_path / "sources", "kmod/main.c", {"if (is_kdump_kernel())": "if (false)"})
     after = crash(tmp_path, sources)
     after.check_kernels_own_path("failed")

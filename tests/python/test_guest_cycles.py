@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Attach, traffic, detach, again and again, on each kernel: nothing stays behind, and the kernel's own path works."""
+"""Repeated attach, traffic and detach on each kernel: nothing stays behind, and the kernel's own path works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 
-# The disk's cycles are the faster ones, so they share a guest with the module's.
+# The disk's cycles are faster, so they share a guest with the module's.
 GUESTS = ("igb", "nvme|module")
 
 
@@ -26,7 +26,7 @@ def machines(cycles: int, kernel: str = DEFAULT) -> list[guests.Machine]:
 SHORT = machines(30)
 LONG = machines(int(os.environ.get("CYCLES", "1000")))
 OTHERS = [name for name in KERNELS if name != DEFAULT]
-# From 64 cycles on a page that each of them leaves is found.
+# From 64 cycles on, a page leaked per cycle is found.
 OTHER_CYCLES = 70
 CASES = [(index, case) for index, what in enumerate(SHORT) for case in what.cases()]
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module on a kernel that looks for memory errors, wrong locks, wrong DMA calls and leaks (`make lab-debug`).
+"""The module on a kernel that checks memory, locks, DMA calls and leaks (`make lab-debug`).
 
-The kernels are those of lab/kernels.toml that are built here, each once from a stock one's source: up to half an hour.
+The kernels are those of lab/kernels.toml that are built here, each once from a stock kernel's source: up to half an
+hour.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PART_S = int(os.environ.get("TORTURE_S", "600"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
-# What a driver leaves behind, and what nobody has mapped, are errors to the kernel's own checker.
+# The kernel's own checker reports a driver's leftovers, and unmaps without a map, as errors.
 LATE = (
     "handles|a_driver_comes|a_device_goes|a_map_|the_type_changes|what_the_kernels|orphaned|somebody_else|given_back|"
     "references|late_unmaps|beside_one|one_page|a_part_of_a_page|bad_unmap|mismatched"
@@ -45,7 +46,7 @@ def machine(
         mode=mode,
         aware=aware,
         words=(*words, "tsc_early_khz=0") if mode == "free" else words,
-        # All is twenty times slower here, and loads without a bound slow the rest down.
+        # Everything is twenty times slower here, and unbounded loads slow the rest down.
         settings={"SEED": SEED, "TORTURE_S": PART_S, "NET_RATE": "100K", "DISK_RATE": 50, "SLOWER": 10},
         timeout_s=3600 + 4 * PART_S,
         quiet_s=900,

@@ -47,7 +47,7 @@ def devices(folder: Path) -> list[str]:
     return arguments
 
 
-# The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+# The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
 DEVICES = guests.Machine(
     ("devices",),
     mode="free",

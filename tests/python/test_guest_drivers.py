@@ -12,7 +12,7 @@ from xsmmu_lab.runs.experiment import Needs
 
 pytestmark = pytest.mark.long
 
-# The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+# The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
 DRIVERS = guests.Machine(
     ("load", "drivers"),
     pattern="^drivers_",

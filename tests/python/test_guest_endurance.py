@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each IOMMU under all that drivers and operators can do: torture, every use of the DMA API, cycles, CPUs.
+"""Each IOMMU under all actions of drivers and operators: torture, every use of the DMA API, cycles, CPUs.
 
-A release's page in docs/releases says which of these have passed.
+A release's page in docs/releases lists the tests that passed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ on_each = pytest.mark.parametrize("name", IOMMUS)
 
 
 def kernel_of(name: str) -> str:
-    """The default one, or the first that can use this IOMMU."""
+    """The default kernel, or the first that can use this IOMMU."""
     default, known = kernels.table()
     return next(each for each in (default, *known) if each not in IOMMUS[name].lacking)
 
 
 def whole(name: str, machine: guests.Machine) -> guests.Outcome:
-    """Boot it with this IOMMU; all its cases must pass."""
+    """Boot the machine with this IOMMU; all its cases must pass."""
     machine = replace(machine, kernel=kernel_of(name), iommu=name, settings={**machine.settings, **SETTINGS[name]})
     [outcome] = guests.boot(machine)
     wrong = [f"{case}: {what}" for case, failures in outcome.failures.items() for what in failures]
@@ -72,7 +72,7 @@ ASLEEP = guests.Machine(("suspend",), mode="free", words=torture.WORDS)
 
 @pytest.mark.parametrize("name", [name for name, iommu in IOMMUS.items() if iommu.no_suspend])
 def test_a_suspend_that_torture_leaves_out_is_the_kernels_failure(name: str) -> None:
-    """Without the module the same guest works, and hangs when it is suspended; if not, torture is to suspend it."""
+    """Without the module the same guest works, and hangs when suspended; else torture must suspend the guest."""
     [outcome] = guests.boot(replace(ASLEEP, kernel=kernel_of(name), iommu=name))
     assert outcome.error is not None, f"a guest with {name} can be suspended now: its no_suspend is out of date"
     assert "work_without_the_module" in outcome.failures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `xsmmu set --rebind` refuses, in a guest: a real kernel looks up routes, and knows what has claimed a disk."""
+"""Refusals of `xsmmu set --rebind` in a guest: a real kernel looks up routes and claims of disks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module on each IOMMU: what is sent is what is counted, and nothing stays mapped in the device, also where a list
-has holes. A device fires at those, too."""
+"""The module on each IOMMU: sent and counted commands are equal, and nothing stays mapped in the device.
+
+Lists may have holes, and a device writes to the holes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tests.python import guests
 
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
-# In caching mode, as its like, the kernel's default is DMA.
+# In caching mode and similar modes the kernel's default is DMA.
 DMA: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
 SETTINGS = {name: DMA if iommu.flushes_maps else {} for name, iommu in IOMMUS.items()}
 
@@ -42,7 +44,7 @@ def long_outcome(name: str) -> guests.Outcome:
     return guests.boot(LONG[name])[0]
 
 
-# One of each driver's; `make matrix` and the long tests have all of them.
+# One IOMMU per driver; `make matrix` and the long tests have all of them.
 QUICK = ("vtd-first-cm", "amd", "virtio")
 CASES = [
     pytest.param(name, case, marks=() if name in QUICK else pytest.mark.long)

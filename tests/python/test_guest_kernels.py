@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every kind of mapping on every kernel; tracepoints on the default one, a smoke test on the others. The same where
-VT-d is in caching mode, so that each map needs a flush, and on arm64."""
+"""Every kind of mapping on every kernel; tracepoints on the default kernel, a smoke test on the others.
+
+The same with VT-d in caching mode, so that each map needs a flush, and on arm64.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,19 @@ from xsmmu_lab.setup import kernels
 pytestmark = pytest.mark.long
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
-# Side by side, each with a part of the processors: the time is that of the longest.
+# Side by side, each with a part of the processors: the total time is that of the longest.
 MACHINES = {
     name: guests.Machine(("trace" if name == DEFAULT else "smoke", "rude"), kernel=name, timeout_s=600)
     for name in KERNELS
 }
-# In caching mode the kernel's default is DMA, and 6.1 changes no type of a group of two.
+# In caching mode the kernel's default is DMA, and 6.1 does not change the type of a group of two.
 MACHINES |= {
     f"{name}-cached": guests.Machine(
         ("smoke", "rude"), kernel=name, iommu="vtd-cm", settings={"GROUP_TYPE": "DMA"}, timeout_s=900
     )
     for name in KERNELS
 }
-# What is expected of xsmmu_dma_api_test is for pages of 4 KiB.
+# The expectations of xsmmu_dma_api_test are for pages of 4 KiB.
 MACHINES |= {
     f"{name}-arm64": guests.Machine(
         ("smoke",) if kernels.table()[1][name].flavour else ("smoke", "rude"),
@@ -37,7 +39,7 @@ MACHINES |= {
     )
     for name in kernels.stock_names(ARM64)
 }
-# Where the IOMMU has smaller pages than the CPU, in which the kernel's own path maps.
+# The IOMMU has smaller pages than the CPU, and the kernel's own path maps the smaller pages.
 MACHINES |= {
     f"{name}-smaller": guests.Machine(
         ("rude",), "^a_part_of_a_page_", kernel=name, iommu="virtio-arm64", settings={"GROUP_TYPE": "DMA"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How long calls take, and interrupts are off, beside the kernel's own path: in instructions."""
+"""Duration of calls, and of disabled interrupts, compared with the kernel's own path: in instructions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Devices, IOMMU groups and domains come and go beside readers and holders of locks, on each kernel.
 
-VT-d with a page table that is not found, of either stage, is here, too.
+VT-d with a page table that is not found, of either stage, is tested here, too.
 """
 
 from __future__ import annotations

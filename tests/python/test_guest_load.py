@@ -14,11 +14,11 @@ DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 
 
 def machine(pattern: str, kernel: str) -> guests.Machine:
-    # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+    # The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
     return guests.Machine(("load",), pattern, mode="free", kernel=kernel, words=("tsc_early_khz=0",), timeout_s=900)
 
 
-# What must drain; and what another kernel may do in a way of its own, for each of the others.
+# Cases of draining; and, for each of the other kernels, the cases in which the kernel may differ.
 SHORT = {f"drain {DEFAULT}": machine("^(rmmod|unbind|unplug)_", DEFAULT)}
 SHORT |= {f"unplug {name}": machine("^unplug_disk_", name) for name in KERNELS if name != DEFAULT}
 LONG = {f"other {DEFAULT}": machine("^(?!rmmod_|unbind_|unplug_)", DEFAULT)}

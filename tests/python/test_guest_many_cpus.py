@@ -15,14 +15,14 @@ CPUS = 8
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 
 WORDS = (
-    # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+    # The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
     "tsc_early_khz=0",
-    # A change of policy waits for each CPU to be somewhere else, and a host with fewer lets them run in turn.
+    # A change of policy waits for each CPU to pass a quiescent state, and a host with fewer CPUs runs them in turn.
     "rcupdate.rcu_expedited=1",
 )
 
 LOAD: dict[str, str | int] = {
-    # For each stream and job. Without a bound, eight vCPUs on two do nothing else.
+    # Per stream and job. Unbounded, eight vCPUs on two CPUs would do nothing else.
     "NET_RATE": "1M",
     "DISK_RATE": 16,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bugs planted in the module, or in e1000e's patch, are found by the cases about them (tests/guest/mutants.toml)."""
+"""Planted bugs in the module, or in e1000e's patch, are found by the cases about them (tests/guest/mutants.toml)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))
 OTHERS = (REFUSALS, STRICT, AWARE, SHORT["copy"], NO_MEMORY)
 MACHINES = {"lifetimes": LIFETIMES[DEFAULT]}
 MACHINES |= {topic: machine for machine in OTHERS for topic in machine.topics}
-# What an older kernel does not tell apart.
+# An older kernel does not distinguish these.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
@@ -40,7 +40,7 @@ MACHINES |= ORDER
 MACHINES |= {f"aware {name}": machine for name, machine in {**FLUSHED, **FLUSHED_FOR_LONG}.items()}
 MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
 MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
-# Its other topic lends it functions.
+# The other topic provides functions.
 MACHINES["drivers"] = DRIVERS
 
 ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS)
@@ -48,7 +48,7 @@ ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS)
 
 @pytest.mark.parametrize("mutants", ALL, ids=lambda mutants: str(mutants.file))
 def test_planted_bugs_fit(mutants: Mutants) -> None:
-    """And each has a name of its own."""
+    """Each mutant has a unique name, too."""
     named = mutants.named()
     assert len({mutant.name for mutant in named}) == len(named)
     assert all(mutants.changed(mutant) for mutant in named)
@@ -63,7 +63,7 @@ def test_planted_bugs_have_a_machine_with_their_case(mutant: Mutant) -> None:
 
 
 def machine_of(name: str) -> guests.Machine:
-    """The machine of a topic, or that with this name."""
+    """The machine of a topic, or the machine of this name."""
     return MACHINES[name] if " " in name else MACHINES.get(name, guests.Machine((name,)))
 
 

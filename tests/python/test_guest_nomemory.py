@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No memory at any point of any path of the module: nothing is left, and the accounts balance."""
+"""No memory at any point of any path of the module: nothing is left, and the statistics balance."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that miscounts its invalidations, or does less than its level says, must make the lab fail."""
+"""A module that miscounts its invalidations, or breaks the promise of its level, must make the lab fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_broken(
     changes: Mapping[str, str],
     file: str = WORLD,
 ) -> None:
-    """A run of the lab whose module has some lines of one file changed."""
+    """A run of the lab with some lines of a file of the module changed."""
     sources = guests.broken_sources(tmp_path / "sources", file, changes)
     real = lab.modules
 
@@ -92,14 +92,14 @@ def test_a_skipped_map_side_flush_is_noticed(
 @pytest.mark.parametrize(
     ("workload", "file", "changes", "message"),
     [
-        # The driver's flush does nothing, so it is the timer that ends the exposure.
+        # The driver's flush does nothing, so the timer ends the exposure.
         (
             "attack/burst-aware",
             "kmod/driver.c",
             {"xs_engine_flush_explicit(&group->engine, everywhere);": ";"},
             r"disproves the level strict: \d+ of \d+ writes landed",
         ),
-        # Pages that are said to be held are not.
+        # Pages that are reported as held are not held.
         (
             "attack/burst",
             "kmod/platform.h",
@@ -109,7 +109,7 @@ def test_a_skipped_map_side_flush_is_noticed(
             },
             r"disproves the level held: \d+ writes landed in pages that were given back",
         ),
-        # The timer comes four windows late.
+        # The timer fires four windows late.
         (
             "attack/burst",
             "core/flush.c",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Page-table pages that a map of many pages would replace, and ranges that a driver does not align: on each kernel, as
-each kernel's driver does it in its own way (docs/kernels.md). What the host counts is what the module counts."""
+"""Page-table pages that a map of many pages replaces, and ranges that a driver does not align, on each kernel.
+
+Each kernel's driver handles both in its own way (docs/kernels.md). The host's counts equal the module's.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ MACHINES = {
     for kernel in KERNELS
     for iommu in ("vtd", "vtd-first")
 }
-# Its driver warns of a range of the first stage that is not aligned. Such ranges of a batch-aware driver's block are
-# flushed where there is no memory to defer them.
+# The driver warns of unaligned ranges of the first stage. Such ranges of a batch-aware driver's block are flushed if no
+# memory is left to defer them.
 MACHINES["unaligned 6.1"] = replace(NO_MEMORY, pattern="^each_failure$", kernel="6.1", iommu="vtd-first", timeout_s=900)
 outcome = guests.booted_once(MACHINES)
 

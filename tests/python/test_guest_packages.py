@@ -22,11 +22,11 @@ NICS = tuple(
         *("-device", f"igb,bus=port{index},netdev=wire{index},romfile="),
     )
 )
-"""eth0 and eth1, in this order as one driver binds to both; the other ends answer pings."""
+"""eth0 and eth1, in this order because one driver binds both; the peers answer pings."""
 SCRIPT = guests.SCRIPTS / "packages.sh"
 COLOURS = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 KEPT = ("again", "root-again", "unset-again", "apply-again")
-"""Second times, which change nothing."""
+"""Repeated commands, which change nothing."""
 REFUSED = {
     "bound": "add --persist: the next boot has it",
     "essential": "--persist without --rebind changes nothing now, and the next boot has it",
@@ -37,7 +37,7 @@ REFUSED = {
     "no-rebind": "add --rebind",
     "class": "2, 4 or 6",
 }
-"""What is refused, and words of what to do about it."""
+"""Refused commands, with words of the remedy."""
 SAID = {
     "again": "already so",
     "strict": "level strict",
@@ -75,13 +75,13 @@ def run_stage(folder: Path, machine: installed.Installed, stage: str) -> Booted:
 
 
 def blocking(machine: Booted) -> list[str]:
-    """The words of what `xsmmu doctor` says is in the way."""
+    """The checks that `xsmmu doctor` reports as blocking."""
     lines = [COLOURS.sub("", line).split() for line in machine.console]
     return [words[2] for words in lines if words[:1] == ["blocks"]]
 
 
 def printed(machine: Booted, step: str) -> str:
-    """What a step of packages.sh printed, without colours and breaks of lines."""
+    """The output of a step of packages.sh, without colours and line breaks."""
     lines = [COLOURS.sub("", line) for line in machine.console]
     end = next(at for at, line in enumerate(lines) if line.startswith(f"boot: {step}-status "))
     begin = max(at for at, line in enumerate(lines[:end]) if line.startswith(("# xsmmu ", "# script ")))
@@ -89,7 +89,7 @@ def printed(machine: Booted, step: str) -> str:
 
 
 def check_trial(trial: Booted) -> None:
-    """Second times change nothing, refusals say what to do, and what a rebind takes is named before."""
+    """Repeated commands change nothing, refusals name a remedy, and a rebind's losses are named before."""
     for step in ("bench", "overview", "differs", "doctor-nic", *SAID, "apply", "back", "unset", "status"):
         assert trial.said[f"{step}-status"] == "0", step
     for step, words in SAID.items():
@@ -104,7 +104,7 @@ def check_trial(trial: Booted) -> None:
 
 
 def next_boot(folder: Path, machine: installed.Installed, release: str) -> installed.Installed:
-    """The machine with the initramfs that its disk has now."""
+    """The machine with the initramfs that is on its disk now."""
     initrd = folder / "initrd"
     initrd.unlink(missing_ok=True)
     boot.read_file(guests.tools(), folder / "disk", f"boot/initrd.img-{release}", initrd, booted.QUIET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the module refuses, as an operator sees it: errno and log line; rules, and the floor; on each kernel."""
+"""The module's refusals as an operator sees them: errno and log line; rules, and the floor; on each kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _aml_package(*elements: bytes) -> bytes:
 
 
 def _aml_length(body: bytes) -> bytes:
-    """PkgLength of two bytes, which counts itself, and the body."""
+    """PkgLength of two bytes, which includes its own bytes, and the body."""
     length = len(body) + 2
     return bytes([0x40 | length & 0xF, length >> 4]) + body
 
@@ -50,7 +50,7 @@ def scalable_mode(_folder: Path) -> list[str]:
 
 
 def newer(kernel: str, source: Path) -> dict[str, bytes]:
-    """The module for the kernel, in which the newest that it is for is an older one."""
+    """The module for the kernel, changed to be for older kernels only."""
     with tempfile.TemporaryDirectory() as folder:
         change = {"XS_NEWEST_MAJOR\t7": "XS_NEWEST_MAJOR\t5"}
         changed = guests.broken_sources(Path(folder), "kmod/compat/range.h", change, source)
@@ -61,7 +61,7 @@ def newer(kernel: str, source: Path) -> dict[str, bytes]:
 def refusals(kernel: str) -> guests.Machine:
     topics = ("refusals", "choice", "auto")
     files = partial(newer, kernel)
-    # Without more memory than 4 GiB, x86 has no swiotlb, through which the kernel's own path copies partial pages.
+    # With no more than 4 GiB of memory, x86 has no swiotlb, through which the kernel's own path copies partial pages.
     words = ("swiotlb=8192,force",)
     return guests.Machine(
         topics, kernel=kernel, words=words, qemu_options=external_facing_port, files=files, timeout_s=600

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ring workloads in a guest: every kind of driver that they can be, on every kernel."""
+"""The ring workloads in a guest: every kind of driver, on every kernel."""
 
 from __future__ import annotations
 

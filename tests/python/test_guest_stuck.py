@@ -12,10 +12,10 @@ from xsmmu_lab.vm.iommu import IOMMUS
 VIRTIO = IOMMUS["virtio"]
 KERNELS = [name for name in kernels.stock_names() if name not in VIRTIO.lacking]
 
-# The driver of virtio-iommu fails by itself. The others do not, so a build of the module does it for them.
+# The virtio-iommu driver fails by itself. For others a build of the module makes removals fail.
 MACHINES = {f"{name}-virtio": guests.Machine(("stuck",), kernel=name, iommu="virtio") for name in KERNELS}
 MACHINES["vtd"] = guests.Machine(("stuck",), make_args=("KCFLAGS=-DXS_FAIL_NTH",))
-# 7.2 is where a helper of the kernel began to mean something else.
+# From 7.2 on a helper of the kernel has another meaning.
 QUICK = ("7.2-virtio", "vtd")
 outcome = guests.booted_once(MACHINES)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Page tables that are written in place: what is their own, and all that drivers do, badly too, with them."""
+"""Direct page tables: their own cases, and all actions of drivers, including misuse."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 DIRECT: dict[str, str | int] = {"TABLES": "direct"}
-# In caching mode, as its like, the kernel's default is DMA, and 6.1 changes no type of a group of two.
+# In caching mode and similar modes the kernel's default is DMA, and 6.1 does not change the type of a group of two.
 CACHE: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
 CACHED = {**DIRECT, **CACHE}
-# Where two vCPUs run freely.
+# For two free-running vCPUs.
 WORDS = ("tsc_early_khz=0", "no_console_suspend")
 
 SHORT = {
     "tables": guests.Machine(("tables",)),
-    # Whose entries have other bits.
+    # Its entries have other bits.
     "tables vtd-first": guests.Machine(("tables",), iommu="vtd-first"),
     "calls": guests.Machine(
         ("smoke", "rude"), "^(?!a_virtual_function|what_the_kernels)", settings=DIRECT, timeout_s=600
@@ -41,11 +41,11 @@ LONG |= {
     f"calls {name}": replace(SHORT["calls"], iommu=name, settings=settings, timeout_s=900)
     for name, settings in {"vtd-first": DIRECT, "vtd-first-cm": CACHED, "amd": CACHED}.items()
 }
-# Another format, whose driver of 7.x joins entries.
+# Another format; its driver of 7.x joins entries.
 LONG |= {
     f"tables amd {name}": guests.Machine(("tables",), kernel=name, iommu="amd", settings=CACHE) for name in KERNELS
 }
-# Who asks whether an entry is seen, and is lied to, is told by preempt_count(), which Debian's kernel for arm64 lacks.
+# The test hides entries from callers in an engine section, found by preempt_count(), which Debian's arm64 kernel lacks.
 LONG |= {"tables smmuv3": guests.Machine(("tables",), "^(?!tables_surprise)", iommu="smmuv3", timeout_s=900)}
 LONG |= {
     "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough)", aware=True, words=WORDS, settings=DIRECT),

@@ -45,7 +45,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert re.fullmatch("0000:00:03.0/[0-9a-f:]{9}=strict", said["root-conf"])
     assert "already so: strict from the next boot on" in said["root-again-says"]
     assert said["root-unset-status"] == "0"
-    # A configuration system runs them again: the interface stays, with carrier and address, and so do the files.
+    # A configuration system repeats the commands: interface, carrier, address and files stay.
     for name in ("root", "chosen", "applied", "auto", "copied", "copies", "unset"):
         again = name if name == "applied" else f"{name}-again"
         assert said[f"{again}-status"] == "0"
@@ -73,7 +73,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert said["conf-auto"] == "0000:00:02.0/8086:10d3=auto"
     assert tried("copied")[0] == "0"
     assert tried("copies") == ("0", "e1000e fused active DMA-FQ")
-    # Drivers that were bound with copies can have them again.
+    # Drivers that were bound with copies can have copies again.
     assert tried("copies-again") == ("0", "e1000e copy active DMA-FQ")
     assert tried("unbindable") == ("1", "copy idle DMA-FQ")
     assert "; not put back: e1000e cannot be bound" in said["unbindable-says"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A disk and a NIC at work while policies change, drivers, devices and CPUs come and go, and the machine sleeps.
+"""A disk and a NIC at work while policies change, drivers, devices and CPUs come and go, and the machine suspends.
 
-A minute in `make test`; an hour, in parts of two minutes with a seed each, in `make test-long`, and one such part on
-each other kernel; the same on the debug kernels by `make lab-debug`. To repeat one:
-`SEED=7 TORTURE_S=120 make test TESTS=...`.
+A minute in `make test`; an hour in parts of two minutes, each with a seed, in `make test-long`, and one such part on
+each other kernel; the same on the debug kernels by `make lab-debug`. To repeat a part: `SEED=7 TORTURE_S=120 make test
+TESTS=...`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEEDS = range(1, 31)
 
 
 def machine(seed: int, seconds: int, kernel: str = DEFAULT, **settings: str | int) -> guests.Machine:
-    """What is tortured; more settings are for what a kind of machine cannot do."""
+    """The tortured machine; more settings name the limits of a kind of machine."""
     return guests.Machine(
         ("load", "torture"),
         "^torture",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The short table of policies and levels says the same as core/policy.c and docs/levels.md, where people look."""
+"""The short table of policies and levels agrees with core/policy.c and docs/levels.md."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_man_pages_have_it(tmp_path: Path) -> None:
         assert "\n".join(guide.lines()) in text, page
         assert "@GUIDE@" not in text
     for path in tmp_path.glob("man*/*"):
-        # range_com-mands_max would be copied as it stands.
+        # range_com-mands_max would be copied with its hyphen.
         assert path.read_text().partition("\n.SH ")[0].endswith("\n.nh"), path.name
 
 

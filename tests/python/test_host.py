@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The host: mirrors as apt names them, locks, free space, commands that are stopped, and what a failure means."""
+"""The host: mirrors as apt names them, locks, free space, stopped commands, and the meaning of failures."""
 
 from __future__ import annotations
 

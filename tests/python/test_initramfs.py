@@ -18,7 +18,7 @@ from xsmmu_lab.setup.initramfs import IN_USE_S, KEEP_IMAGES, Image, Modules, mod
 
 
 def module(depends: str) -> bytes:
-    """As much of a kernel module as is read here."""
+    """The parts of a kernel module that are read here."""
     return b"\x7fELF\0license=GPL\0depends=" + depends.encode() + b"\0name=x\0"
 
 
@@ -88,7 +88,7 @@ def test_the_cache_stays_small_and_keeps_what_another_lab_may_be_about_to_boot(t
 
     first = fill(range(KEEP_IMAGES + 5))
     assert all(path.exists() for path in first)
-    # One that another lab forgets while it is listed.
+    # An image that another lab removes during the listing.
     (gone := tmp_path / "initramfs/gone.cpio").symlink_to("blocked")
     os.utime(first[0], times=(0, time.time() - IN_USE_S + 60))
     more = fill([KEEP_IMAGES + 5])
@@ -98,7 +98,7 @@ def test_the_cache_stays_small_and_keeps_what_another_lab_may_be_about_to_boot(t
     long_ago = IN_USE_S + 60
     for age, path in enumerate(reversed(first), 1):
         os.utime(path, times=(0, time.time() - age * long_ago))
-    # Asked for again, it is as new.
+    # A requested image counts as new.
     assert fill([1]) == [first[1]]
     [newest] = fill([KEEP_IMAGES + 5])
     assert {*(tmp_path / "initramfs").iterdir()} == {

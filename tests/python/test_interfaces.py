@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a rebind takes from interfaces is named before: addresses, routes, VLANs, a place in a bond."""
+"""A rebind's losses of interfaces are named before: addresses, routes, VLANs, a place in a bond."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MTU = struct.pack("=I", 1400)
 
 
 def packed(**words: bytes | int | str) -> bytes:
-    """Attributes by the names that interfaces.py has for them; an address is text."""
+    """Attributes by their names in interfaces.py; an address is text."""
     text = b""
     for name, value in words.items():
         if isinstance(value, str):
@@ -60,7 +60,7 @@ def route(
 
 
 class Wires:
-    """What netlink says of a machine whose eth1 is of IGB."""
+    """The netlink answers of a machine whose eth1 belongs to IGB."""
 
     def __init__(self, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kernel = kernel
@@ -72,7 +72,7 @@ class Wires:
     def link(
         self, name: str, index: int, flags: int = 0x1003, above: str | None = None, is_master: bool = False
     ) -> None:
-        """An interface; `above` another one, as its VLAN or its master."""
+        """An interface; `above`: the interface below a VLAN, or a master's port."""
         folder = self.kernel.sysfs / "class/net" / name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ifindex").write_text(f"{index}\n")
@@ -109,7 +109,7 @@ def test_dry_run_and_run_name_the_same_before(wires: Wires) -> None:
     assert dry[1] == f"# if nothing on this machine sets that again by itself, add --after '{command}'"
     assert json.loads(run(*words, "--dry-run", "-o", "json"))["changes"][0]["notes"] == [line[2:] for line in dry[:2]]
     assert run(*words).splitlines()[:2] == [line[2:] for line in dry[:2]]
-    # What is so already takes nothing away, nor does another policy.
+    # Repeating the current state takes nothing away, nor does another policy.
     for other in (words, ("set", "eth1", "strict", "--rebind")):
         assert "loses" not in run(*other)
     assert run("unset", "eth1", "--rebind", "--after", "true").splitlines()[0] == dry[0][2:]
@@ -146,10 +146,10 @@ def test_what_else_unbinds_names_it_too(wires: Wires, tmp_path: Path) -> None:
         ),
         (address(2, "169.254.7.7", 16), "169.254.7.7/16", "169.254.7.7/16 dev eth1"),
         (address(2, "2001:db8::2", 64), "2001:db8::2/64", "2001:db8::2/64 dev eth1"),
-        # Of the link itself, as the kernel makes them, too, but set by people.
+        # Of the link itself, as the kernel makes them, but set by a user.
         (address(2, "fe80::1", 64), "fe80::1/64", "fe80::1/64 dev eth1"),
         (address(2, "fe80::1", 64, 0x82, MADE_BY=0), "fe80::1/64", "fe80::1/64 nodad dev eth1"),
-        # By DHCP, by a router, a temporary one: they come again by themselves.
+        # By DHCP, by a router, a temporary address: these return by themselves.
         (address(2, "2001:db8::2", 64, MADE_BY=2), "2001:db8::2/64", None),
         (address(2, "10.0.0.2", 24, 0), "10.0.0.2/24", None),
         (address(2, "2001:db8::2", 64, 0x101), "2001:db8::2/64", None),
@@ -182,7 +182,7 @@ def test_an_address(wires: Wires, row: bytes, text: str | None, command: str | N
             "10.0.0.0/8",
             "ip route replace 10.0.0.0/8 dev eth1 proto static tos 0x10 mtu 1400",
         ),
-        # Neither what an older `ip` cannot say nor what the kernel would refuse is given back.
+        # Routes that an older `ip` cannot express or the kernel would refuse are not restored.
         (route(V4, 8, DST="10.0.0.0", OIF=2, METRICS=netlink.attribute(1, MTU)), "10.0.0.0/8", None),
         (route(V4, 8, DST="10.0.0.0", OIF=2) + netlink.attribute(22, MTU), "10.0.0.0/8", None),
         (route(V6, 0, OIF=2, PREFERENCE=b"\3"), "default", None),
@@ -209,14 +209,15 @@ def test_an_address(wires: Wires, row: bytes, text: str | None, command: str | N
             "default via inet6 fe80::1",
             "ip route replace default via inet6 fe80::1 dev eth1",
         ),
-        # One of several ways, and what a router has told of.
+        # A multipath route, and a route announced by a router.
         (
             route(V4, 8, DST="10.0.0.0", MULTIPATH=struct.pack("=HBBi", 16, 0, 0, 2) + packed(GATEWAY="10.0.0.7")),
             "10.0.0.0/8 via 10.0.0.7",
             None,
         ),
         (route(V6, 0, 9, GATEWAY="fe80::1", OIF=2), "default via fe80::1", None),
-        # The kernel makes it with an address; local, blackhole, cached, another interface's, a multicast one of ipmr.
+        # The kernel makes this route with an address; local, blackhole, cached, another interface's, a multicast route
+        # of ipmr.
         (route(V4, 24, 2, DST="10.0.0.0", OIF=2), None, None),
         (route(V4, 32, kind=2, DST="10.0.0.2", OIF=2, TABLE=255), None, None),
         (route(V4, 32, kind=6, DST="10.7.0.0"), None, None),
@@ -263,7 +264,7 @@ def test_routes_that_network_manager_makes_in_the_kernels_name(wires: Wires) -> 
 
 
 def test_a_route_that_the_kernel_would_refuse_is_left(wires: Wires) -> None:
-    """As of dhclient, whose routes look like those of people: the kernel has no way to the gateway, nor the source."""
+    """As with dhclient, whose routes look like a user's: the kernel has no route to the gateway, and no source."""
     wires.addresses = [address(2, "10.0.0.2", 24, 0), address(2, "10.1.0.2", 24, 0x280)]
     sources = route(V4, 8, DST="11.0.0.0", OIF=2, SOURCE="10.0.0.2")
     wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), sources, route(V4, 8, DST="12.0.0.0", OIF=2)]
@@ -277,7 +278,7 @@ def test_a_route_that_the_kernel_would_refuse_is_left(wires: Wires) -> None:
 
 
 def test_no_route_of_another_interface_is_replaced(wires: Wires) -> None:
-    """`ip route append` makes two that differ in their interface only: replacing takes the first."""
+    """`ip route append` makes two routes that differ only in the interface: replacing takes the first."""
     wires.routes = [route(V4, 8, DST="10.0.0.0", OIF=2), route(V4, 8, 16, DST="10.0.0.0", OIF=3)]
     wires.routes.append(route(V4, 8, DST="10.0.0.0", OIF=2, PRIORITY=7))
     assert wires.notes(False)[1:] == [
@@ -288,7 +289,7 @@ def test_no_route_of_another_interface_is_replaced(wires: Wires) -> None:
 
 @pytest.mark.parametrize("count", [500, 50_000])
 def test_of_many_routes_the_first_are_named(wires: Wires, count: int) -> None:
-    """Those of bird come before those of people, and are not given back."""
+    """bird's routes come before a user's, and are not restored."""
     bird = [route(V4, 32, 12, DST=str(ip_address(0x0B000000 + n)), OIF=2) for n in range(count)]
     wires.routes = [*bird, route(V4, 0, OIF=2)]
     lost, after, left = wires.notes(False)
@@ -355,14 +356,14 @@ def test_a_mac_address_that_somebody_has_set(wires: Wires) -> None:
         f"{ADD} 'ip link set eth1 up'",
         f"{LEFT} the MAC address of eth1",
     ]
-    # A bond gives it to all that it has.
+    # A bond gives its address to all its ports.
     (folder / "bonding_slave").mkdir()
     assert wires.notes() == ["eth1 is left down"]
 
 
 @pytest.mark.parametrize("filtering", ["0", "1"])
 def test_the_vlans_of_a_bridge(wires: Wires, filtering: str) -> None:
-    """All ports of a bridge that knows VLANs have some of them."""
+    """All ports of a VLAN-aware bridge have some VLANs."""
     wires.link("vmbr0", 7, above="eth1", is_master=True)
     (wires.kernel.sysfs / "class/net/vmbr0/bridge").mkdir()
     (wires.kernel.sysfs / "class/net/vmbr0/bridge/vlan_filtering").write_text(f"{filtering}\n")
@@ -371,7 +372,7 @@ def test_the_vlans_of_a_bridge(wires: Wires, filtering: str) -> None:
 
 
 def test_the_command_stops_at_the_first_failure(wires: Wires, tmp_path: Path) -> None:
-    """And a shell takes it as it is printed, whatever the interface is called."""
+    """A shell accepts the printed commands, whatever the interface's name."""
     name = "a;b'$(c)"
     (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net" / name)
     wires.addresses = [address(2, "10.0.0.2", 24), address(2, "10.0.1.2", 24)]
@@ -388,7 +389,7 @@ def test_the_command_stops_at_the_first_failure(wires: Wires, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", [b"a;b\x1b'c", b"a\xff"])
 def test_an_interface_may_be_called_anything(wires: Wires, name: bytes) -> None:
-    """What a terminal cannot show cannot be copied from there, either."""
+    """Text that a terminal cannot show cannot be copied from the terminal, either."""
     called = os.fsdecode(name)
     (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net" / called)
     wires.addresses = [address(2, "10.0.0.2", 24)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""docs/kernels.md has a row for each function of the kernel that kmod/ uses of some headers, and for no other."""
+"""docs/kernels.md has a row for each function that kmod/ uses from some kernel headers, and no other row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FUNCTIONS = re.compile(
     r"|srcu|synchronize|rcu|cpuhp|cpus|napi|netif_napi|is_pci|is_zone|page_folio|page_is|per_cpu|this_cpu|platform|ktime"
     r"|set_dma|get_device|put_device|alloc_percpu|free_percpu)_?\w*)\("
 )
-"""What headers of those kinds call their functions."""
+"""The function names of those headers."""
 
 _LOGS = re.compile(r"dev_(err|warn|info|name|get_drvdata|err_probe|err_ratelimited)$")
-"""Of devices, but no more to the module than printk() is."""
+"""Functions of devices with no more meaning to the module than printk()."""
 
 
 def _sources() -> list[Path]:
@@ -26,14 +26,14 @@ def _sources() -> list[Path]:
 
 
 def _code(file: Path) -> str:
-    """Without comments and strings, and with each function's head in one line."""
+    """Code without comments and strings, with each function's head in a line."""
     text = re.sub(r"/\*.*?\*/", " ", file.read_text(), flags=re.DOTALL)
     text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
     return re.sub(r"//[^\n]*", "", text)
 
 
 def _own(code: str) -> set[str]:
-    """Functions and macros that are defined or declared here: their names stand in lines that begin at the margin."""
+    """Functions and macros defined or declared here: their names stand in lines that begin at the margin."""
     heads = [line for line in code.splitlines() if line[:1].isalpha() and "=" not in line]
     defined = {name for line in heads for name in re.findall(r"\b(\w+)\(", line)}
     return defined | set(re.findall(r"#define (\w+)\(", code))
@@ -52,13 +52,13 @@ def _used() -> set[str]:
 
 
 def test_each_function_of_the_kernel_that_is_used_is_listed() -> None:
-    """A new one has to be read in the source of each kernel, and written down."""
+    """A new function must be read in the source of each kernel, and documented."""
     listed = set(re.findall(r"`(\w+)\(\)`", _listed()))
     assert sorted(_used() - listed) == [], "docs/kernels.md: no row for these functions of the kernel"
 
 
 def test_each_function_that_is_listed_is_used() -> None:
-    """What is used no more has no row: whoever reads a new kernel is to read nothing in vain."""
+    """An unused function has no row: readers of a new kernel must not read in vain."""
     everything = "\n".join(_code(file) for file in _sources())
     rows = [line for line in _listed().splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)\(\)`", row.split("|")[1])}
@@ -66,7 +66,7 @@ def test_each_function_that_is_listed_is_used() -> None:
 
 
 def test_each_dma_operation_that_is_filled_is_listed() -> None:
-    """The kernel calls those with what its own version means by them."""
+    """The kernel calls these with the meaning of its own version."""
     filled = set(re.findall(r"\.(\w+) = ", _code(PROJECT / "kmod/instances.c"))) - {"ops", "group"}
     assert len(filled) > 10
     assert sorted(name for name in filled if f"`.{name}`" not in _listed()) == []

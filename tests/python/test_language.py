@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The count of words that make a reader look back takes prose, and nothing else."""
+"""The count of backward-looking words covers prose, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The matrix: which cells there are, that done ones are not run again, and that none is blank on its page."""
+"""The matrix: its cells, the skipping of finished cells, and a page without blanks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def summary(commit: str = "abc") -> Json:
         attack("fused", "held", 7, 875.4),
     ]
     runs += [run("nvme-verify", "fused"), run("nvme-verify", "strict"), run("net-rx", "fused")]
-    # What a batch-aware driver has of a policy comes behind it, and is not taken for it.
+    # A batch-aware driver's results under a policy follow the policy's own, and are kept apart.
     aware = [micro("fused", 300), attack("fused", "strict", 0, 0)]
     runs += [{**each, "driver": "batch-aware"} for each in aware]
     return {"commit": commit, "runs": [*runs, run("micro", "passthrough", invalidations=None)]}
@@ -81,7 +81,7 @@ def test_every_iommu_with_every_stock_kernel_is_a_cell() -> None:
     assert {each.kernel for each in all_of_them} == {"6.12", "7.2", "7.3", "6.1", "6.12-16k"}
     assert len(all_of_them) == 5 * len(IOMMUS)
     assert matrix.cells(("7.2",), ("amd",)) == [Cell("7.2", "amd")]
-    # None twice: two runs of it would share a folder.
+    # No cell twice: two runs of a cell would share a folder.
     assert matrix.cells(("7.2", "7.2"), ("amd", "amd")) == [Cell("7.2", "amd")]
 
 
@@ -140,7 +140,7 @@ def test_nothing_is_said_of_what_was_not_run() -> None:
     assert [note.split(":")[0] for note in page.notes(page.grids(cells, POLICIES))] == ["Cost", "Counts"]
     titles = [note.split(":")[0] for note in page.notes(page.grids(CELLS, POLICIES))]
     assert titles == ["(aware)", "Cost", "Attack", "Counts", "Work"]
-    # Whatever grid has it.
+    # In whichever grid.
     aware = {**attack("fused", "strict", 0, 0), "driver": "batch-aware"}
     attacked = matrix.as_dict([Outcome(Cell("6.12", "vtd"), {"commit": "abc", "runs": [micro("fused", 500), aware]})])
     assert page.notes(page.grids(attacked["cells"], POLICIES))[0].startswith("(aware)")
@@ -172,7 +172,7 @@ def test_a_cell_without_results_says_why(tmp_path: Path) -> None:
 
 
 def test_the_page_of_docs_is_one_of_theirs() -> None:
-    """With a heading of its own, and no cell is missing: what was not run is there with why."""
+    """With a heading of its own, and no cell missing: a cell without results has a reason."""
     kept = (PROJECT / "docs/matrix.md").read_text()
     assert kept.splitlines()[:2] == page.markdown(CELLS, POLICIES).splitlines()[:2] == ["# Every IOMMU and kernel", ""]
     for cell in matrix.cells((), ()):
@@ -194,7 +194,7 @@ echo run >>{log}
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
-    """A script for the lab; nothing is set up. The folder of results."""
+    """A script in place of the lab; nothing is set up. Returns the results folder."""
     python = folder / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
@@ -223,7 +223,7 @@ def test_a_cell_that_says_nothing_has_failed_too(
 ) -> None:
     folder = stand_in(tmp_path, monkeypatch, end)
     monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
-    # What it had before is not what it has now.
+    # Earlier results are not the current ones.
     monkeypatch.setattr("xsmmu_lab.runs.results.load", lambda _folder: summary("abc-dirty"))
     [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
     assert outcome.failed and outcome.reason == f"ended with status {status}"
@@ -263,12 +263,12 @@ sleep 60 >/dev/null 2>&1 & wait"""
     assert time.monotonic() - start < 30
     said = log.read_text()
     assert "cleaned up" in said
-    # One may have come into the place of the first; it was ended, too.
+    # Another cell may have taken the first cell's place; it was ended, too.
     assert "--kernel 6.1 " not in said
 
 
 def test_what_was_stopped_or_failed_takes_away_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quick ones of this commit, or ones of a commit that is there again."""
+    """Quick results of this commit, or results of a commit that is checked out again."""
     folder = stand_in(tmp_path, monkeypatch, "echo 'xsmmu: stopped by SIGTERM' >&2; exit 1")
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
     monkeypatch.setattr("xsmmu_lab.runs.results.load", lambda _folder: {"commit": "abc", "runs": [micro("fused", 1)]})
@@ -354,7 +354,7 @@ def test_results_are_found_where_a_run_leaves_them(tmp_path: Path, monkeypatch: 
 def test_what_cannot_be_read_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stand_in(tmp_path, monkeypatch, "true")
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    # A folder is not even read by root.
+    # Even root cannot read a folder as a file.
     (folder / "7.2-amd" / results.LATEST / "summary.json").mkdir(parents=True)
     [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
     assert outcome.reason == "has no results of this commit"

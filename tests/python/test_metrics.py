@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What Prometheus reads, by its own parser."""
+"""The output for Prometheus, parsed by Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xsmmu.machine import Device
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A NIC under fused; two controllers in one group under xsmmu; one that is on the kernel's own path."""
+    """A NIC under fused; two controllers in a group under xsmmu; a device on the kernel's own path."""
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
     make_device(tmp_path, IGB, 11, "fused", "igb", interface="eth1")
     make_device(tmp_path, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
@@ -84,7 +84,7 @@ def test_metrics() -> None:
     ("level", "number"), [("none", 0), ("lazy", 1), ("bounded", 2), ("held", 3), ("strict", 4), ("sealed", 0), ("", 0)]
 )
 def test_the_number_of_a_level(level: str, number: int) -> None:
-    """One that only a newer module has is none that is known."""
+    """A level that only a newer module has is unknown."""
     (Device(IGB).folder / "xsmmu/level").write_text(f"{level}\n")
     assert values(families()["xsmmu_protection_level"], IGB) == {"": number}
 
@@ -110,7 +110,7 @@ def test_what_is_chosen_is_not_attached_yet(state: str, taken: int) -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_what_was_given_back_keeps_its_counters() -> None:
-    """They count from the module's load on."""
+    """The counters run from the module's load on."""
     for name, word in {"policy": "[none] strict fused", "level": "none", "state": "off"}.items():
         (Device(IGB).folder / "xsmmu" / name).write_text(f"{word}\n")
     found = families()
@@ -119,7 +119,7 @@ def test_what_was_given_back_keeps_its_counters() -> None:
     assert found["xsmmu_mapped_pages"].samples[0].value == 2400
     [about] = [each.labels for each in found["xsmmu_group_info"].samples if each.labels["group"] == "11"]
     assert about == {**group, "names": "eth1", **info("none", "kernel-lazy", "lazy", "off")}
-    # 0 would say that the device reaches all memory.
+    # 0 would mean that the device reaches all memory.
     assert values(found["xsmmu_protection_level"], IGB) == {"": 1}
     assert values(found["xsmmu_exposure_bound_seconds"], IGB) == {}
 
@@ -127,7 +127,7 @@ def test_what_was_given_back_keeps_its_counters() -> None:
 @pytest.mark.usefixtures("sysfs")
 @pytest.mark.parametrize(("policy", "level"), [("strict", "strict"), ("lazy", "lazy"), ("none", "none")])
 def test_a_change_of_policy_ends_no_series(policy: str, level: str) -> None:
-    """But that of the information."""
+    """Except the series of the information."""
 
     def series() -> set[tuple[str, frozenset[tuple[str, str]]]]:
         samples = [sample for family in families().values() for sample in family.samples]
@@ -183,7 +183,7 @@ def test_a_group_whose_pages_were_all_reachable_for_no_time() -> None:
 @pytest.mark.usefixtures("sysfs")
 def test_each_statistic_has_a_metric() -> None:
     rows = {row.statistic for row in metrics.ROWS}
-    # These are the pages of it, in another unit.
+    # The other metrics count the same pages in another unit.
     assert {name for name in STATS if not any(name.startswith(row) for row in rows)} == {"maps", "unmaps"}
 
 
@@ -196,7 +196,7 @@ def test_the_histogram() -> None:
     assert [buckets[end] for end in ("2.56e-07", "5.12e-07", "1.024e-06", "2.048e-06", "+Inf")] == [5, 5, 15, 19, 19]
     counts = [sample.value for sample in family.samples if sample.name.endswith("_count")]
     assert counts == [19, 13]
-    # The same ones whatever was counted: a bucket that appears later has no rate.
+    # The same buckets whatever the counts: a bucket that appears later has no rate.
     names = {
         sample.labels["le"]
         for sample in family.samples
@@ -230,7 +230,7 @@ def test_without_the_module(sysfs: Path) -> None:
 
 @pytest.mark.parametrize("target", ["precious", "/proc/self/fd/1", "/dev/null", "nothing", "xsmmu.prom"])
 def test_a_link_in_place_of_the_file_is_neither_followed_nor_replaced(sysfs: Path, target: str) -> None:
-    """Who owns the folder must not have root write elsewhere; and /dev/stdout has to stay what it is."""
+    """The folder's owner must not make root write elsewhere; and /dev/stdout must survive."""
     precious = sysfs / "precious"
     precious.write_text("precious\n")
     link = sysfs / "xsmmu.prom"
@@ -245,7 +245,7 @@ def test_a_link_in_place_of_the_file_is_neither_followed_nor_replaced(sysfs: Pat
 
 def test_the_file_keeps_its_mode(sysfs: Path) -> None:
     file = sysfs / "xsmmu.prom"
-    # But no bit that has a program run as its owner.
+    # But not the set-user-ID bit.
     for before, after in ((None, 0o644), (0o600, 0o600), (0o4640, 0o640)):
         if before:
             file.chmod(before)

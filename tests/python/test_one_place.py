@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""CONTRIBUTING.md: what a researcher adds has one place.
+"""CONTRIBUTING.md: a researcher's addition has one place.
 
-A copy of the tree gets the page's own policy and workload, and an IOMMU, and all that must know of them does.
+A copy of the tree gets the page's own policy and workload, and an IOMMU, and all other places follow.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ NOT_COPIED = (".git", "results", "*_cache", "__pycache__", "*.egg-info")
 
 
 def example(language: str, word: str) -> str:
-    """The page's example in this language that has the word."""
+    """The page's example in this language that contains the word."""
     [found] = [text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if word in text]
     return str(found)
 
 
 def insert(file: Path, before: str, text: str) -> None:
-    """Put text in front of a piece that stands once in a file."""
+    """Insert text before a piece that occurs once in a file."""
     content = file.read_text()
     assert content.count(before) == 1, f"{file}: {before}"
     file.write_text(content.replace(before, text + before))
@@ -37,7 +37,7 @@ def insert(file: Path, before: str, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with a policy, an IOMMU and a workload on it more: three files have changed."""
+    """A copy of the tree with an additional policy, IOMMU and workload: three files have changed."""
     copy = tmp_path_factory.mktemp("tree") / "xsmmu"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
     insert(copy / "core/policy.c", "\t},\n};\n", example("c", "mine").removesuffix("\t},\n"))
@@ -50,7 +50,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *words: str) -> str:
-    """What Python says when it is run in the copy, of the copy's own modules."""
+    """The output of Python in the copy, with the copy's own modules."""
     env = {**os.environ, "PYTHONPATH": PYTHONPATH.replace(str(PROJECT), str(tree))}
     result = subprocess.run([sys.executable, *words], cwd=tree, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}"

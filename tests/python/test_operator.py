@@ -26,7 +26,7 @@ from xsmmu.watch import Window
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A NIC under fused; two controllers in one group under xsmmu."""
+    """A NIC under fused; two controllers in a group under xsmmu."""
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
     monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(tmp_path / "modprobe.conf"))
     make_device(tmp_path, IGB, 11, "fused", "igb", interface="eth1")
@@ -96,7 +96,7 @@ def test_watch_prints_a_line_for_each_group() -> None:
 
 
 def works(monkeypatch: pytest.MonkeyPatch, exposure: str, device: str = IGB, **more: int) -> None:
-    """While the tool sleeps, this is counted."""
+    """Count this while the tool sleeps."""
 
     def work(_: float) -> None:
         folder = Device(device).folder / "xsmmu"
@@ -121,7 +121,7 @@ def test_watch_has_the_exposure_beside_its_bound(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("sysfs")
 def test_watch_has_the_level_of_the_path() -> None:
-    """Not that of a policy which is chosen, and not in use."""
+    """Not the level of a policy that is chosen and not in force."""
     (Device(IGB).folder / "xsmmu/state").write_text("idle\n")
     (row,) = document("watch", "eth1", "--count", "1", "--interval", "0.01", "-o", "json")["windows"]
     assert (row["policy"], row["path"], row["level"]) == ("fused", "kernel-lazy", "lazy")
@@ -129,7 +129,7 @@ def test_watch_has_the_level_of_the_path() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_a_bucket_that_begins_within_the_bound_does_not_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest exposure may be of an interval before."""
+    """The largest exposure may belong to an earlier interval."""
     works(monkeypatch, "1024 10\n2048 3\n1048575 5\nmax 6290000\n", unmapped_pages=100)
     assert "EXCEEDED" not in xsmmu("watch", "eth1", "--count", "1").output
 
@@ -158,7 +158,7 @@ def test_one_document_has_an_end() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_lines_need_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads them has each at once."""
+    """A reader gets each line at once."""
     left = [1, 2, 3]
     monkeypatch.setattr("time.sleep", lambda _: left.pop())
     result = xsmmu("watch", "eth1", "-o", "jsonl")
@@ -239,7 +239,7 @@ def test_an_interface_may_have_any_name(sysfs: Path, name: str) -> None:
 
 
 def test_names_are_of_the_nearest_device(sysfs: Path) -> None:
-    """A virtio card, a partition, and a disk of several paths."""
+    """A virtio card, a partition, and a multipath disk."""
     below = sysfs / "bus/pci/devices" / NVME1 / "virtio0/net/ens9"
     below.mkdir(parents=True)
     (sysfs / "class/net/ens9").symlink_to(below)
@@ -266,7 +266,7 @@ def test_a_disk_by_its_file() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_a_group_is_warned_of_once() -> None:
-    """Its devices share what was counted."""
+    """Its devices share the counts."""
     for address in (NVME0, NVME1):
         (Device(address).folder / "xsmmu/exposure_ns").write_text("1024 10\nmax 25700000\n")
     assert xsmmu("status").output.count("beyond the bound") == 1
@@ -320,9 +320,9 @@ def test_status(sysfs: Path) -> None:
     assert rows[IGB]["invalidations_per_page"] == 0.05
     assert rows[IGB]["exposure_max_ns"] == 1999
     assert rows[NVME0]["names"] == ["nvme0n1"]
-    # What the kernel's own path gives is not nothing.
+    # The kernel's own path gives some protection.
     assert [rows["0000:09:00.0"][name] for name in ("path", "level")] == ["kernel-strict", "strict"]
-    # What is chosen and not in use is not what there is.
+    # A chosen policy that is not in force does not count.
     assert [rows["0000:0a:00.0"][name] for name in ("path", "level", "policy")] == ["kernel-strict", "strict", "strict"]
     assert [rows["0000:0b:00.0"][name] for name in ("path", "level", "policy")] == ["passthrough", "none", None]
     assert "0000:0c:00.0" not in rows
@@ -352,7 +352,7 @@ def test_a_policy_is_in_use_when_the_group_was_attached(state: str, path: str) -
     [("[red]a", "[red]a"), ("\x1b[31ma", r"\x1b[31ma"), (os.fsdecode(b"a\xff"), r"a\udcff")],
 )
 def test_an_interface_may_be_called_anything(sysfs: Path, name: str, shown: str) -> None:
-    """A container that had it may have renamed it; a terminal gets no controls by that, and nothing is markup."""
+    """A container may have renamed the interface; the name puts no controls on a terminal, and no markup."""
     link = sysfs / "class/net" / name
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(sysfs / "bus/pci/devices" / IGB)
@@ -373,7 +373,7 @@ def test_a_device_that_goes_meanwhile_is_left_out(sysfs: Path, monkeypatch: pyte
 
 
 def test_a_device_that_goes_before_its_row_is_left_out(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing is left of it, it looks as if it was behind no IOMMU."""
+    """Without its files a device looks as if it had no IOMMU."""
     choice = module.choice
 
     def goes(device: Device) -> module.Choice:
@@ -396,7 +396,7 @@ def test_a_device_whose_files_come_and_go_has_no_row(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_device_whose_files_go_first_has_a_row(sysfs: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
-    """They go before the device does; or the module does, and the device stays."""
+    """Files go before their device does; or the module goes, and the device stays."""
     choice = module.choice
 
     def goes(device: Device) -> module.Choice:
@@ -435,7 +435,7 @@ def test_what_is_watched_goes_on_without_one_that_goes(sysfs: Path, monkeypatch:
     left = [NVME1, NVME0, IGB]
     monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(sysfs / "bus/pci/devices" / left.pop()))
     result = xsmmu("watch", "-o", "jsonl")
-    # A group goes on with the devices that are left of it.
+    # A group continues with its remaining devices.
     assert [json.loads(line)["devices"] for line in result.output.splitlines()] == [[NVME0, NVME1], [NVME1]]
     assert isinstance(result.exception, UserError)
     assert result.exception.code == "no-policy"
@@ -535,7 +535,7 @@ def test_a_group_is_that_of_a_named_device_whatever_its_policy() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_what_is_no_link_names_no_driver() -> None:
-    """As where a kernel has a file of that name."""
+    """As on a kernel with a file of that name."""
     driver = Device(IGB).folder / "driver"
     driver.unlink()
     driver.write_text("")
@@ -626,7 +626,7 @@ def test_the_longest_exposure_stands_beside_the_bound() -> None:
     # A timer of its own.
     (folder / "max_window_us").write_text("30000\n")
     assert "25.7ms/30.0ms" in xsmmu("status", "eth1").stdout
-    # No timer: the unmap ends it.
+    # No timer: the unmap ends the exposure.
     (folder / "level").write_text("strict\n")
     result = xsmmu("status", "eth1")
     assert "25.7ms/-" in result.stdout
@@ -669,7 +669,7 @@ def test_many_commands_under_a_policy_that_defers_have_a_cause(level: str, defer
 
 
 def next_boot(monkeypatch: pytest.MonkeyPatch, folder: Path, rules: str, name: str = "eth1") -> object:
-    """What `status` says of the next boot by these rules; None if that is as now."""
+    """The next boot in `status` under these rules; None if unchanged."""
     file = folder / "modprobe.conf"
     file.write_text(f'options xsmmu rules="{rules}"\nsoftdep igb pre: xsmmu\n')
     monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(file))
@@ -710,13 +710,13 @@ def test_the_next_boot_of_tunables_and_groups(sysfs: Path, monkeypatch: pytest.M
     # The strongest rule of a group counts.
     assert next_boot(monkeypatch, sysfs, f"{NVME0}=lazy;{NVME1}=xsmmu", "nvme0n1") is None
     assert next_boot(monkeypatch, sysfs, f"{NVME0}=xsmmu;{NVME1}=strict", "nvme0n1") == "strict"
-    # A driver in the kernel binds before any module is there.
+    # A built-in driver binds before any module is loaded.
     shutil.rmtree(sysfs / "module/igb")
     assert next_boot(monkeypatch, sysfs, f"{IGB}=fused,max_window_us:500") == "none"
 
 
 def test_the_next_boot_of_what_auto_has_chosen(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is as now if auto chooses again, and not if a rule names what auto has chosen."""
+    """Unchanged if auto chooses again, but not if a rule names auto's choice."""
     folder = Device(IGB).folder / "xsmmu"
     (folder / "policy").write_text("none [auto] strict fused\n")
     (folder / "auto_policy").write_text("fused held: for a reason\n")
@@ -728,7 +728,7 @@ def test_the_next_boot_of_what_auto_has_chosen(sysfs: Path, monkeypatch: pytest.
 
 
 def test_the_next_boot_is_not_that_of_a_bridge(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no DMA of its own, whatever rule would be for it."""
+    """A bridge has no DMA of its own, whatever rule matches."""
     make_device(sysfs, "0000:00:01.0", 11, None, "pcieport")
     (Device("0000:00:01.0").folder / "class").write_text("0x060400\n")
     assert next_boot(monkeypatch, sysfs, f"{IGB}=fused;*=strict") is None
@@ -766,7 +766,7 @@ def test_rules_as_modprobe_reads_them(sysfs: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("kind", ["folder", "bytes", "loop"])
 def test_rules_that_cannot_be_read(sysfs: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """All else of status is as ever."""
+    """The rest of status is as usual."""
     file = sysfs / "modprobe.conf"
     monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(file))
     if kind == "folder":
@@ -792,7 +792,7 @@ def test_a_rule_of_the_next_boot_whose_number_is_none(sysfs: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("sysfs")
 def test_status_under_auto() -> None:
-    """The policy that it has chosen, and why."""
+    """auto's policy and reason."""
     folder = Device(IGB).folder / "xsmmu"
     (folder / "policy").write_text("none [auto] copy strict lazy fands xsmmu fused\n")
     (row,) = document("status", "eth1", "-o", "json")["devices"]
@@ -822,7 +822,7 @@ def test_status_of_a_group_that_the_module_declines() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was counted is root's; whose path is taken is not."""
+    """Counts are for root; the path is public."""
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)
     (row,) = document("status", "eth1", "-o", "json")["devices"]
     assert (row["path"], row["level"], row["unmapped_pages"], row["bad_unmaps"]) == ("fused", "held", None, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The oracle: counts by window, and a lab that fails when the module counts otherwise."""
+"""The oracle: counts by window, and a lab that fails if the module counts differently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONSOLE = b"serial_write [0x00] <- 0x20\n"
 
 
 def marker(number: int) -> bytes:
-    """What QEMU writes for the guest's marker `number`."""
+    """QEMU's output for the guest's marker `number`."""
     return b"serial_write [0x07] <- 0x%02x\n" % (number & 0xFF)
 
 
@@ -105,7 +105,7 @@ def test_a_window_that_was_not_seen_is_refused() -> None:
     oracle.feed(marker(1))
     with pytest.raises(UserError, match="1 markers"):
         oracle.window(1, 2)
-    # What came before the first marker is of no window.
+    # Commands before the first marker belong to no window.
     with pytest.raises(UserError, match="no window from 0 to 1"):
         oracle.window(0, 1)
 
@@ -259,11 +259,12 @@ def test_what_stays_mapped_in_the_device_is_known() -> None:
 
     oracle = Oracle(IOMMUS["virtio"])
     oracle.feed(event("map", 1, 0x1000, 1) + event("map", 1, 0x2000, 2) + event("map", 2, 0x1000, 4) + marker(1))
-    # No mapping is split, and none is of another domain.
+    # No mapping is split, and none belongs to another domain.
     oracle.feed(event("unmap", 1, 0x3000, 1) + event("unmap", 2, 0x1000, 3) + marker(2))
     oracle.feed(event("unmap", 1, 0, 8) + event("unmap", 2, 0x1000, 1 << 30) + marker(3) + event("map", 1, 0, 1))
     assert [oracle.mapped_pages(each) for each in (1, 2, 3)] == [7, 7, 0]
-    # What ends, or begins, with an unmap is within it; what begins before it is not. Of few pages, and of many.
+    # Mappings that end or begin with an unmap are within it; a mapping that begins before is not. Of few pages, and of
+    # many.
     oracle.feed(b"".join(event("map", 3, each * 0x1000, 1) for each in range(8, 13)) + event("map", 3, 0x1000, 3))
     oracle.feed(event("unmap", 3, 0x2000, 2) + event("unmap", 3, 0x9000, 2) + marker(4))
     oracle.feed(event("unmap", 3, 0x2000, 10) + marker(5) + event("unmap", 3, 0x1000, 12) + marker(6))
@@ -301,7 +302,7 @@ def test_requests_and_kicks_of_the_iommus_own_queue() -> None:
     request = b"virtio_iommu_map domain=1 virt_start=0x%x virt_end=0x%x phys_start=0x5000 flags=3\n"
     some = b"".join(request % (page << 12, (page << 12) + 4095) for page in range(3))
     oracle = Oracle(IOMMUS["virtio"])
-    # Another device's queue, the IOMMU's, and its queue of events; the first before it is known which is the IOMMU's.
+    # Another device's queue, the IOMMU's, and its event queue; the first before the IOMMU's queue is known.
     oracle.feed(kick(0xA) + kick(0xB) + marker(1) + kick(0xA) * 5 + kick(0xB) + some + kick(0xB, 1) + marker(2))
     oracle.feed(some + kick(0xB) * 2 + marker(3))
     assert oracle.requests(1, 2) == Requests(maps=3, kicks=1)

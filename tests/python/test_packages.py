@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the packages hold and say, and what `make install` and `make dist` give; nothing is installed on a machine."""
+"""Contents and messages of the packages, and the results of `make install` and `make dist`; nothing is installed.
+
+Installation on a machine is a test of its own.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,12 @@ LINTIAN_KNOWN = {
 }
 
 LAB = ("lab", "driver")
-"""Commands that it does without."""
+"""Commands that the package lacks."""
 
 
 @cache
 def tools() -> root.Root:
-    """The root that packages are built in."""
+    """The root in which packages are built."""
     return root.ensure(host.cache_dir(), QUIET, root.PACKAGING)
 
 
@@ -68,14 +71,14 @@ def unpacked(package: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def tool_in_root() -> Iterator[Path]:
-    """The package xsmmu, unpacked in the root that has what it depends on."""
+    """The package xsmmu, unpacked in the root that has its dependencies."""
     folder = tools().path / "tmp" / f"tool-{os.getpid()}"
     yield unpacked("xsmmu", folder)
     host.remove_tree(folder)
 
 
 def test_one_version() -> None:
-    """What each part says is what the Python package says."""
+    """All parts and the Python package state the same version."""
     for file, pattern in {
         "dkms.conf": r'^PACKAGE_VERSION="(.*)"',
         "kmod/main.c": r'^MODULE_VERSION\("(.*)"\)',
@@ -134,7 +137,7 @@ def test_the_tool_comes_with(tool_in_root: Path, name: str) -> None:
 
 
 def test_the_tool_runs_alone(tool_in_root: Path) -> None:
-    """By nothing but what it depends on."""
+    """With its dependencies only."""
     command = tools().inside(tool_in_root / "usr/bin/xsmmu")
     assert tools().run([command, "--version"]).stdout.strip().endswith(__version__)
     for name in app.commands:
@@ -154,7 +157,7 @@ def test_completion_knows_commands_and_options(tool_in_root: Path) -> None:
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
-    """What the installed tool has, by the name of its man page."""
+    """The installed tool's commands, by the names of their man pages."""
     yield "xsmmu", app
     for name, command in app.commands.items():
         if name not in LAB:
@@ -183,7 +186,7 @@ def test_man_pages_are_sound(tool_in_root: Path) -> None:
 
 
 def test_the_source_is_all_that_the_module_needs(tmp_path: Path) -> None:
-    """It is what the lab builds, so that the build is the same one."""
+    """The source is the lab's, so that the build is the same."""
     source = unpacked("xsmmu-dkms", tmp_path) / f"usr/src/xsmmu-{__version__}"
     [module] = build.module(guests.tools(), kernels.ensure(guests.tools()), source)
     assert [module] == build.module(guests.tools(), kernels.ensure(guests.tools()))
@@ -202,20 +205,20 @@ def test_lintian_says_what_is_known() -> None:
 
 @pytest.mark.parametrize("package", ["xsmmu-dkms", "xsmmu"])
 def test_the_initramfs_is_made_anew(package: str) -> None:
-    """One of them is the module, the other has the rules; debhelper sees to that of the second, which has a hook."""
+    """One of them is the module, the other has the rules; debhelper handles the latter, which has a hook."""
     shown = subprocess.run(["dpkg-deb", "-I", built()[package], "triggers"], capture_output=True, text=True, check=True)
     assert "activate-noawait update-initramfs\n" in shown.stdout
 
 
 def test_the_same_tree_gives_the_same_packages() -> None:
-    """Built once more, beside a file that no package takes."""
+    """Built again, beside a file that no package contains."""
     again = build.packages(tools(), {**packages.files(), "unused.h": b""}, packages.epoch_s())
     assert {deb.name: deb.read_bytes() for deb in again} == {deb.name: deb.read_bytes() for deb in built().values()}
     assert {deb.parent for deb in again}.isdisjoint({deb.parent for deb in built().values()})
 
 
 def after_install(folder: Path, mokutil: bool = True, knows: str = "") -> str:
-    """What the package's own part of postinst says of the machine in a folder; `knows`: what its mokutil prints."""
+    """The output of the package's own part of postinst on the machine in a folder; `knows`: mokutil's output."""
     script = PROJECT / "tool/debian/xsmmu-dkms.postinst"
     programs = folder / "bin"
     programs.mkdir(parents=True, exist_ok=True)
@@ -229,7 +232,7 @@ def after_install(folder: Path, mokutil: bool = True, knows: str = "") -> str:
 
 
 def machine_with(folder: Path, secure_boot: int, config: str = "", key: bool = False) -> Path:
-    """A made-up machine: its firmware's variable, the configuration of its kernel, and whether DKMS has a key."""
+    """A made-up machine: its firmware's variable, its kernel's configuration, and DKMS's key."""
     variable = folder / "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     for file, content in {
         variable: bytes([6, 0, 0, 0, secure_boot]),
@@ -256,7 +259,7 @@ def test_it_says_where_the_module_will_not_load(tmp_path: Path) -> None:
 
 
 def kernel_range() -> tuple[tuple[int, int], tuple[int, int]]:
-    """The oldest and the newest kernel that the module is for, as its source has them."""
+    """The oldest and newest kernel in the module's source."""
     text = (PROJECT / "kmod/compat/range.h").read_text()
     found = {name: int(value) for name, value in re.findall(r"^#define XS_(\w+)\s+(\d+)$", text, re.MULTILINE)}
     oldest, newest = ((found[f"{end}_MAJOR"], found[f"{end}_MINOR"]) for end in ("OLDEST", "NEWEST"))
@@ -265,11 +268,11 @@ def kernel_range() -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def test_one_range_of_kernels() -> None:
-    """DKMS builds for the kernels that the module accepts, and these are from the lab's oldest to its newest."""
+    """DKMS builds for the kernels that the module accepts, from the lab's oldest to its newest."""
     oldest, newest = kernel_range()
     found = re.search(r'^BUILD_EXCLUSIVE_KERNEL="(.*)"$', (PROJECT / "dkms.conf").read_text(), re.MULTILINE)
     assert found
-    # 2.6 to 6.19 is what there was.
+    # Kernels 2.6 to 6.19 exist.
     series = [(major, minor) for major in range(2, 10) for minor in range(20)]
     for release in ("{}.{}.0-56-amd64", "{}.{}.118+deb13-amd64", "{}.{}.0"):
         built = [each for each in series if re.search(found[1], release.format(*each))]
@@ -302,7 +305,7 @@ def test_a_key_that_the_firmware_knows(tmp_path: Path, said: str, warns: bool) -
 
 @pytest.mark.parametrize("action", ["upgrade", "purge", "failed-upgrade", "abort-install"])
 def test_what_apply_made_outlives_an_upgrade(tmp_path: Path, action: str) -> None:
-    """Only a removal takes it; what stands after that was not made by the tool that has gone."""
+    """Only a removal deletes the file; files left afterwards were not made by the removed tool."""
     made = tmp_path / "etc/modprobe.d/xsmmu.conf"
     made.parent.mkdir(parents=True)
     made.write_text("# made by xsmmu apply from /etc/xsmmu.conf\n")
@@ -354,7 +357,7 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     assert not [name for name, unit in units.items() if "/usr/bin/xsmmu" in unit]
     env.pop("PYTHONPATH", None)
     command = [f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
-    # By a name that holds in the source's folder only, too, and by none: what was looked at runs it.
+    # By a name that is valid in the source's folder only, too, and by none: the checked interpreter runs the tool.
     first = f"{Path(sys.executable).parent}:{env['PATH']}"
     for more in ({"PYTHON": os.path.relpath(sys.executable, PROJECT)}, {"PYTHON": "", "PATH": first}):
         subprocess.run(install, check=True, env={**env, **more})
@@ -371,7 +374,7 @@ def test_an_initramfs_has_the_rule_of_either_prefix() -> None:
 
 
 def test_install_of_the_module(tmp_path: Path) -> None:
-    """Both of them, below another folder and for another kernel; what was not built is said."""
+    """Both modules, below another folder and for another kernel; unbuilt ones are reported."""
     script = tmp_path / "tree/tool/install.sh"
     script.parent.mkdir(parents=True)
     script.write_bytes((PROJECT / "tool/install.sh").read_bytes())
@@ -390,7 +393,7 @@ def test_install_of_the_module(tmp_path: Path) -> None:
 
 
 def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
-    """But folders that others use, and rules that were changed."""
+    """Except shared folders, and changed rules."""
     tree, root = tmp_path / "tree", tmp_path / "root"
     for name in ("tool", "docs"):
         shutil.copytree(PROJECT / name, tree / name)
@@ -429,7 +432,7 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("asked", ["6.12.1-amd64", ""])
 def test_uninstall_of_a_kernels_modules(tmp_path: Path, asked: str) -> None:
-    """Those of the kernel that is named, or that runs. A package of another name is none of these."""
+    """The modules of the named or running kernel. A package of another name does not count."""
     kernels = ("6.12.1-amd64", os.uname().release)
     files = {kernel: tmp_path / f"lib/modules/{kernel}/updates/xsmmu.ko" for kernel in kernels}
     for file in (
@@ -455,7 +458,7 @@ def test_uninstall_of_a_kernels_modules(tmp_path: Path, asked: str) -> None:
     ],
 )
 def test_uninstall_of_what_is_not_there_removes_nothing(tmp_path: Path, prefix: str, said: str) -> None:
-    """Rules and hooks are outside PREFIX; a wrong one must not take them from another install, or from a package."""
+    """Rules and hooks are outside PREFIX; a wrong PREFIX must not remove another install's or a package's."""
     files = ["usr/local/bin/xsmmu", "etc/xsmmu.conf", "etc/modprobe.d/xsmmu.conf", "var/lib/dpkg/info/xsmmu.list"]
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

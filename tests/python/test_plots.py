@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pictures: which are drawn, that they can be read, and that they say what the summary says."""
+"""The pictures: which are drawn, that they can be read, and that they agree with the summary."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_null_figures(synthetic: Summary) -> None:
 
 
 def test_zero_and_one_value_axes(synthetic: Summary) -> None:
-    """Nothing but zeros has no decade to start an axis from."""
+    """All zeros have no decade to start an axis from."""
     for run in synthetic["runs"]:
         run["invalidations_per_page"] = 0
         if run["workload"] == "attack":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The list of policies, as Python reads it: what the engine itself has."""
+"""The list of policies in Python equals the engine's."""
 
 from __future__ import annotations
 

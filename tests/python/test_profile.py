@@ -29,12 +29,12 @@ SYMBOLS = [
 ]
 
 TRACE = [(0x1000, 0x80), (0x1004, 0x80), (0x3000, 0x78), (0x3002, 0x78), (0x1009, 0x80), (0x500, 0x88)]
-"""A call: instruction pointer and stack pointer of each step, the last one after the return."""
+"""A call: instruction pointer and stack pointer of each step, the last after the return."""
 
 
 @dataclass
 class FakeStub:
-    """A stub that stands at the start of TRACE and goes one entry further at each step."""
+    """A stub that starts at TRACE's first entry and advances an entry per step."""
 
     damaged: bool = False
     ends: bool = False
@@ -42,7 +42,7 @@ class FakeStub:
     commands: list[str] = field(default_factory=list)
 
     def reply(self, command: str) -> str:
-        """What QEMU would say."""
+        """QEMU's reply."""
         self.commands.append(command)
         if command == "g":
             registers = [0] * 24
@@ -69,7 +69,7 @@ class FakeStub:
 
 
 def talk(folder: Path, fake: FakeStub, *commands: str) -> Counter[int]:
-    """Send the commands, or step through a call where there are none."""
+    """Send the commands, or step through a call if there are none."""
 
     async def both() -> Counter[int]:
         server = await asyncio.start_unix_server(fake.serve, folder / "gdb")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The HTML report: whole, self-contained, honest about what its figures are."""
+"""The HTML report: whole, self-contained, and honest about its figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that tags are balanced, and collects what the tests ask for."""
+    """Checks that tags are balanced, and collects data for the tests."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -193,7 +193,8 @@ def test_a_write_that_fails_leaves_the_old_report(
     assert not list(tmp_path.glob(".*"))
 
 
-# -- what is said first -----------------------------------------------------------------------------------------------
+# -- the first statements
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_verdict_comes_before_everything(html: str) -> None:
@@ -207,7 +208,7 @@ def test_the_verdict_comes_before_everything(html: str) -> None:
     # level, cheapest for a page and its cost, over all traffic and its mean
     assert "strict strict 2,350 strict 1.450x held fused 581 fused 1.040x bounded fands 740 fands 1.120x" in words
     assert "cost, x passthrough: geometric mean" in words
-    # The module's own: what the kernel has is no choice of it, be it as cheap.
+    # The module's own policy: a kernel mode is no choice of the module, even if as cheap.
     assert "lazy lazy 1,600 lazy 1.280x" in words
 
 
@@ -248,7 +249,7 @@ def test_counts_that_differ_are_said_first(synthetic: Summary) -> None:
 
 @pytest.mark.parametrize("lacking", [1, None])
 def test_counts_that_nothing_was_compared_with_are_not_called_right(synthetic: Summary, lacking: int | None) -> None:
-    """Be it one of the module's runs, or all runs."""
+    """Whether one of the module's runs, or all runs."""
     ours = [run for run in synthetic["runs"] if run["policy"] == "fused"]
     for run in ours[:lacking] if lacking else synthetic["runs"]:
         run["oracle_invalidations"] = None

@@ -121,7 +121,7 @@ def test_missing_or_broken_results_are_explained(tmp_path: Path) -> None:
 
 
 class Read(dict[str, Any]):
-    """An object of a summary that notes which of its fields are asked for."""
+    """An object of a summary that records accesses to its fields."""
 
     def __init__(self, data: dict[str, Any], path: str, asked: set[str]) -> None:
         def noting(value: Any, place: str) -> Any:
@@ -138,7 +138,7 @@ class Read(dict[str, Any]):
 
 
 def described(place: str) -> bool:
-    """Whether the schema has this field of a summary, or leaves open what is there."""
+    """Whether the schema has this field of a summary, or leaves the content open."""
     schema = json.loads(results.SCHEMA_PATH.read_text())
     at = schema
     for part in place.split("."):
@@ -153,7 +153,7 @@ def described(place: str) -> bool:
 
 
 def test_what_is_shown_is_in_the_schema(synthetic: dict[str, Any]) -> None:
-    """Others read by the schema; the report has a reader of its own, which takes less than whole summaries too."""
+    """Other readers use the schema; the report has its own reader, which also accepts partial summaries."""
     asked: set[str] = set()
     synthetic["runs"][0]["repeats"] = {"runs": 3, "cost": [1.0, 2.0], "relative_to_passthrough": [1.0, 2.0]}
     synthetic["claims"] = [compared(ENTRIES)]
@@ -166,7 +166,7 @@ def test_what_is_shown_is_in_the_schema(synthetic: dict[str, Any]) -> None:
 
 
 def test_a_tree_that_changes_meanwhile_is_of_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was built before the change would else stand for what has come after it, and not be run again."""
+    """Else results of the tree before the change would count for the tree after, and not be run again."""
     versions = dict.fromkeys([AMD64.qemu_package], "1:11.0.0-1")
     fields: tuple[Any, ...] = (
         SimpleNamespace(arch=AMD64, versions=versions),
@@ -242,7 +242,7 @@ def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run.commit() == f"{head}-dirty"
     git("checkout", "file")
     assert run.commit() == head
-    # git cannot tell what differs.
+    # git cannot tell the differences.
     (tmp_path / ".git" / "index").write_text("junk")
     assert run.commit() == f"{head}-dirty"
     monkeypatch.setenv("PATH", str(tmp_path))

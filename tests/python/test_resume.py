@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Long tests that were interrupted: what has passed is not run again, until everything has or a source changes."""
+"""Interrupted long tests: passed tests are not run again, until all have passed or a source changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The answers of a real kernel, as far as any machine gives them, and others as it writes them.
+"""The answers of a real kernel, as far as any machine gives them, and others in the kernel's format.
 
 test_guest_essential.py has the rest.
 """
@@ -27,7 +27,7 @@ def test_the_loopback_interface() -> None:
     assert view.holders(ip_address("127.0.0.1")) == ["lo"]
     assert view.holders(None) == []
     assert view.way(Packet(ip_address("127.0.0.7"))) == HERE
-    # No machine has an address for documentation.
+    # No machine has a documentation address.
     assert view.way(Packet(ip_address("127.0.0.7"), ip_address("203.0.113.1"), ports=(22, 50000))) == HERE
     assert carriers.stops(view, "lo", {"0000:01:00.0"}) is None
     assert isinstance(view.marks, list)
@@ -56,7 +56,7 @@ def test_what_the_kernel_does_not_understand() -> None:
 
 
 def test_what_a_lookup_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules may ask for ports, which stand in the order of the network; an older kernel refuses them."""
+    """Rules may ask for ports, in network byte order; an older kernel refuses ports."""
     asked: list[tuple[int, dict[int, bytes]]] = []
     known, refusal = {1, 2, 4, 16, 27, 28, 29}, errno.EINVAL
 
@@ -77,7 +77,7 @@ def test_what_a_lookup_says(monkeypatch: pytest.MonkeyPatch) -> None:
         known = {1, 2, 4, 16}
         assert View().way(packet) == routing.Way("lo")
         assert asked[-1] == (0x10, whole)
-    # An address that this machine has no more is left out, and the ports are not.
+    # An address that this machine no longer has is left out, and the ports are not.
     known = {1, 4, 16, 27, 28, 29}
     assert View().way(packet) == routing.Way("lo")
     assert asked[-1][1].keys() == known
@@ -108,7 +108,7 @@ def test_several_hops() -> None:
     assert [*routing._hops(hops)] == [(0, 7), (1, 8)]
 
 
-# ---- what few machines have, as the kernel writes it ----
+# ---- rare configurations, in the kernel's format ----
 
 LINK, ADDRESS, ROUTE, RULE, DIAG = 18, 22, 26, 34, 20
 UNICAST, BLACKHOLE, UNREACHABLE, PROHIBIT = 1, 6, 7, 8
@@ -138,7 +138,7 @@ def hops(*found: tuple[int, int]) -> bytes:
 
 
 class Kernel:
-    """Tables, the answer to a lookup, and what was asked for it."""
+    """Tables, the answer to a lookup, and the lookup's question."""
 
     def __init__(self) -> None:
         self.tables: dict[int, list[bytes]] = {LINK: [link(1, "lo"), link(2, "eth0"), link(3, "eth1")]}
@@ -146,12 +146,12 @@ class Kernel:
         self.asked: list[dict[int, bytes]] = []
 
     def dump(self, _family: int, kind: int, body: bytes) -> list[bytes]:
-        """netlink.dump()."""
+        """Stands in for netlink.dump()."""
         rows = self.tables.get(kind, [])
         return [row for row in rows if row[0] == body[0]] if kind == DIAG else rows
 
     def ask(self, _family: int, _kind: int, body: bytes) -> bytes:
-        """netlink.ask()."""
+        """Stands in for netlink.ask()."""
         self.asked.append(netlink.attributes(body[12:]))
         return self.answer
 
@@ -168,7 +168,7 @@ ETH1 = [Default(254, "eth1")]
 DEFAULTS: dict[str, tuple[bytes, list[Default]]] = {
     "one": (route(by(3)), ETH1),
     "of a VRF": (route(by(3), table=10), [Default(10, "eth1")]),
-    # A number of more than a byte has a place of its own.
+    # A table number of more than a byte has its own attribute.
     "of table 1000": (
         route(by(3) + netlink.attribute(15, struct.pack("=I", 1000)), table=252),
         [Default(1000, "eth1")],
@@ -184,7 +184,7 @@ DEFAULTS: dict[str, tuple[bytes, list[Default]]] = {
     "prohibit": (route(by(3), kind=PROHIBIT), []),
     "of a network": (route(by(3), bits=24), []),
     "by the loopback interface": (route(by(1)), []),
-    # net.ipv4.nexthop_compat_mode=0: where that leads to is not said.
+    # net.ipv4.nexthop_compat_mode=0: the kernel does not show the next hop's target.
     "by a next hop of its own": (route(netlink.attribute(30, struct.pack("=I", 7))), [Default(254, "a next hop")]),
 }
 
@@ -196,7 +196,7 @@ def test_default_routes_are_those_that_packets_can_take(kernel: Kernel, row: byt
 
 
 def test_a_lookup_is_of_a_socket(kernel: Kernel) -> None:
-    """Its mark and the interface that it is bound to are what rules and VRFs go by."""
+    """Rules and VRFs depend on the socket's mark and bound interface."""
     to, own = ip_address("192.0.2.7"), ip_address("192.0.2.1")
     view = View()
     assert view.way(Packet(to, own, 7, 5)) == view.way(Packet(to)) == Way("eth1")
@@ -235,7 +235,7 @@ def test_interfaces(kernel: Kernel) -> None:
 
 
 def test_who_has_an_address(kernel: Kernel) -> None:
-    """Between two points an address has that of the other end beside it."""
+    """On a point-to-point link an address has the peer's address beside it."""
     own, end, six = map(ip_address, ("192.0.2.1", "192.0.2.7", "2001:db8::7"))
     both = netlink.attribute(1, end.packed) + netlink.attribute(2, own.packed)
     kernel.tables[ADDRESS] = [
@@ -282,7 +282,7 @@ def test_what_a_socket_says(kernel: Kernel) -> None:
 
 
 def test_the_peers_of_wireguard(kernel: Kernel) -> None:
-    """They may come in several messages, each with some of them."""
+    """The peers may come in several messages."""
     four, six = ip_address("192.0.2.7"), ip_address("2001:db8::7")
     ends = (
         struct.pack("=H", socket.AF_INET) + struct.pack("!H", 51820) + four.packed + bytes(8),
@@ -295,7 +295,7 @@ def test_the_peers_of_wireguard(kernel: Kernel) -> None:
 
 
 class Socket:
-    """Datagrams of one try after another; a socket is made for each."""
+    """Datagrams for successive tries; a socket is made for each try."""
 
     def __init__(self, *tries: bytes) -> None:
         self.tries = [*tries]
@@ -310,16 +310,16 @@ class Socket:
         pass
 
     def settimeout(self, _seconds: float) -> None:
-        """One that waits for nothing."""
+        """Do not wait."""
 
     def setsockopt(self, *_: int) -> None:
-        """One of any size."""
+        """Accept any option."""
 
     def send(self, _data: bytes) -> None:
-        """A question of any kind."""
+        """Accept any question."""
 
     def recv(self, _size: int) -> bytes:
-        """All of a try at once; nothing where none comes."""
+        """All datagrams of a try at once; a timeout if there are none."""
         if not (data := self.tries.pop(0)):
             raise TimeoutError("timed out")
         return data
@@ -343,7 +343,7 @@ def test_a_table_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest
     ("answer", "said"),
     [
         (b"", os.strerror(errno.ETIMEDOUT)),
-        # A message of no length, and a word that all is well where there is to be an answer.
+        # A message of no length, and an acknowledgement where an answer is due.
         (bytes(32), os.strerror(errno.ENODATA)),
         (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, 0), os.strerror(errno.ENODATA)),
     ],

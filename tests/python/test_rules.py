@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The file of rules: what the module would refuse is refused, and a line is put where it decides."""
+"""The file of rules: rules that the module would refuse are refused, and a new line goes where it decides."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_rules(text: str) -> None:
         ("*=auto,max_window_us:5", "auto has no tunables: leave out max_window_us:5, or name the policy"),
         ("*=auto,tables:direct,fast", "auto has no tunables"),
         ("*=autos", "'autos' is no policy"),
-        # What is only a line's.
+        # Errors of a single line.
         ("*=strict;*=fused", "is no policy"),
         ("*= strict", "write *=strict"),
         ('*=strict"', "is no policy"),
@@ -110,7 +110,7 @@ def test_rules_that_the_kernel_would_not_take() -> None:
     with pytest.raises(UserError, match="characters together, and the kernel takes 1024"):
         rules.read(text, MENU)
     assert len(rules.read(text[: len(text) // 2], MENU)) == 32
-    # The last that is taken, and one character more.
+    # The longest accepted text, and a character more.
     rest = "*=strict\n" * 112
     assert len(rules.joined(rules.read(f"{rest}driver:igbv=lazy\n", MENU))) == 1024
     with pytest.raises(UserError, match="the rules have 1025 characters"):
@@ -165,10 +165,10 @@ def test_only_a_newline_ends_a_comment() -> None:
         ("", "fused", f"{IGB}/8086:10c9=fused\n"),
         ("# mine\n\n", "fused", f"# mine\n\n{IGB}/8086:10c9=fused\n"),
         (f"{NVME0}=strict\n", "fused", f"{NVME0}=strict\n{IGB}/8086:10c9=fused\n"),
-        # What is there of it is replaced, however it is written, with its comment.
+        # An existing line is replaced, however written, with its comment.
         (f"01:00.0=strict # why\n{NVME0}=strict\n", "fused", f"{IGB}/8086:10c9=fused # why\n{NVME0}=strict\n"),
         (f"{IGB}=strict\n1:0.0=lazy\n*=none\n", "fused", f"{IGB}/8086:10c9=fused\n*=none\n"),
-        # Before what would match it first.
+        # Before the first line that would match.
         (
             "# disks\nclass:01=strict\n\n# rest\n*=none\n",
             "fused",
@@ -178,7 +178,7 @@ def test_only_a_newline_ends_a_comment() -> None:
         (f"*=none\n{IGB}=strict\n", "fused", f"{IGB}/8086:10c9=fused\n*=none\n"),
         (f"# {IGB}=lazy\n{IGB}=strict\n*=none", None, f"# {IGB}=lazy\n*=none\n"),
         ("what is wrong is not touched\n", None, "what is wrong is not touched\n"),
-        # Only a newline ends a line: form feeds, and what other programs take for one, may be part of a comment.
+        # Only a newline ends a line: form feeds, and other programs' line ends, may be part of a comment.
         ("# a\x0cb\x0b\x85\u2028c\r\n\n", "fused", f"# a\x0cb\x0b\x85\u2028c\r\n\n{IGB}/8086:10c9=fused\n"),
     ],
 )

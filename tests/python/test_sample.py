@@ -95,7 +95,7 @@ EVENTS = {
 
 
 class Tracing:
-    """A tracing folder: an instance has its events when it is made, and can be removed when nothing uses it."""
+    """A tracing folder: a new instance has its events, and an unused instance can be removed."""
 
     def __init__(self, sysfs: Path) -> None:
         self.folder = sysfs / "kernel/tracing"
@@ -127,7 +127,7 @@ class Tracing:
 
     @property
     def left(self) -> list[str]:
-        """What is there of instances."""
+        """The remaining instances."""
         return [path.name for path in (self.folder / "instances").iterdir()]
 
 
@@ -145,7 +145,7 @@ def tracing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tracing:
 
 
 def counted(during: Callable[[Path], None] = lambda _folder: None) -> tuple[sample.Counts, sample.Counts, int]:
-    """Counts before and after something happens in the instance, and what was lost."""
+    """Counts before and after an action in the instance, and the number of lost events."""
     with sample.counting() as count:
         first = Counter(count.counts())
         during(sample._tracing() / "instances" / f"xsmmu-{os.getpid()}")
@@ -184,7 +184,7 @@ def test_lines_are_read_where_there_are_no_histograms(tracing: Tracing) -> None:
                 pipe.write(part)
             count.step()
             assert count.counts()[IGB, "map"] == seen
-        # What is in the buffer at the end counts.
+        # Events in the buffer at the end count.
         with (folder / "trace_pipe").open("a") as pipe:
             pipe.write(line + "\n")
         count.stop()
@@ -263,7 +263,7 @@ def test_rates_are_of_the_time_between(tracing: Tracing) -> None:
         (NVME0, ("nvme0n1",), "kernel-strict"),
     ]
     assert [(rate.maps_per_s, rate.unmaps_per_s) for rate in found] == [(500, 100), (0, 0)]
-    # One that was asked for and did nothing is there.
+    # A requested device without events is listed.
     assert [rate.device for rate in sample.rates({}, {(IGB, "map"): 1}, 1.0, [Device(NVME0)])] == [NVME0]
     assert tracing.left == []
 
@@ -294,7 +294,7 @@ def test_costs_come_from_the_calibration(tracing: Tracing, tmp_path: Path) -> No
 
 
 def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
-    """Percent of one CPU; what is missing; and of a sum, that it is nobody's."""
+    """Percent of a CPU; missing parts; and that a sum belongs to no device."""
     costs = calibration.parse(COSTS)
     rates = tuple(sample.Rate(name, (), None, 100_000, 50_000) for name in (IGB, sample.EVERYONE))
     taken = sample.Taken(2.0, rates, 1234, costs)

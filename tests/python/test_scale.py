@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The counts of sim/scale/: the model of lines by accesses of known number, small runs, the same run twice."""
+"""The counts of sim/scale/: the model of lines by accesses of known number, small runs, and repeatability."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def native(tools: root.Root) -> Path:
 
 
 def lines(program: Path, words: str) -> dict[str, int]:
-    """What the model says of these accesses, without what it says nothing of."""
+    """The model's counts for these accesses, without zeros."""
     [events] = scale.run(program, "lines", *words.split())
     return {name: count for name, count in events.items() if count and name != "accesses"}
 
@@ -44,7 +44,7 @@ def tiny(policy: str, aware: bool = False, cpus: int = 4, elsewhere: int = 10, s
     return scale.Config(policy, aware, cpus, elsewhere, "short", seed, warm=6, polls=4)
 
 
-# One access of the model each: a CPU, r or w, a line.
+# An access of the model each: a CPU, r or w, a line.
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -61,17 +61,17 @@ def test_a_line_that_goes_to_and_fro(program: Path, words: str, wanted: dict[str
     assert lines(program, words) == wanted
 
 
-# The same by code that the compiler has put the calls into.
+# The same by code into which the compiler has put the calls.
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
         # A load and a store.
         ("0s0 1l0 0l0 1s0", {"cold": 1, "read_dirty": 1, "hit": 1, "upgrade": 1}),
-        # word++ is one instruction: it asks for the line once, and is two accesses.
+        # word++ is one instruction: it requests the line once, and is two accesses.
         ("0b0 1b0 0b0 1b0", {"cold": 1, "read_dirty": 3, "hit": 4}),
-        # A compare and swap that fails asks for the line as one does that succeeds.
+        # A failed compare-and-swap requests the line like a successful one.
         ("0x0 1x0 0x0", {"cold": 1, "fetch": 2}),
-        # A load before it is a request of its own.
+        # A load before is a separate request.
         ("0x0 1l0 1x0", {"cold": 1, "read_dirty": 1, "upgrade": 1}),
         # Two lines copied to two others.
         ("0c0 0c0", {"cold": 4, "hit": 4}),
@@ -103,7 +103,7 @@ def test_pages_go_elsewhere_as_often_as_asked(program: Path) -> None:
     for share in (0, 10, 33):
         raw = scale.counted(program, tiny("fused", elsewhere=share)).raw
         assert raw["handed"] / raw["completed"] == pytest.approx(share / 100, abs=0.03)
-        # What another CPU unmaps brings its page of memory there, whoever looks at it first.
+        # An unmap on another CPU brings the page's memory there, whichever access comes first.
         driver = sum(raw["page"][kind] + raw["driver"][kind] for kind in ("read_dirty", "fetch"))
         assert (driver > 0) == (share > 0)
 
@@ -178,7 +178,7 @@ def test_what_is_claimed(program: Path, life: str, policies: tuple[str, ...]) ->
     assert not scale.broken_claims(scale.counted(program, config) for config in configs)
 
 
-# For 64 CPUs; one CPU or eight have about as much. A search may take from eight CPUs what they keep.
+# For 64 CPUs; one CPU or eight have about as much. A search may take the caches of eight CPUs.
 STRETCHES = {
     "search": {"off": (1500, 1), "entered": (60_000, 9)},
     "reclaim": {"off": (8000, 1), "entered": (70_000, 9)},
@@ -200,7 +200,7 @@ def test_no_call_keeps_a_cpu_for_longer_where_there_are_many(program: Path, poli
 
 
 def test_all_of_the_engine_is_counted() -> None:
-    """Each file of core/ is part of the unit that the compiler puts calls into."""
+    """Each file of core/ is part of the instrumented unit."""
     unit = (PROJECT / "sim/scale/path.c").read_text()
     for file in (PROJECT / "core").glob("*.c"):
         assert f'"../../core/{file.name}"' in unit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files that say what the tool writes as JSON: all commands have one, and what is wrong does not fit."""
+"""The schemas of the tool's JSON: each command has one, and wrong documents do not fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS = {
     "bench": ("bench", "eth1", "--rebind", "--rounds", "1"),
     "report": ("report",),
 }
-"""A command line of each that has -o."""
+"""A command line for each command with -o."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 
 def said(kernel: Kernel, name: str, form: str) -> str:
-    """What a command prints to standard output in a form."""
+    """A command's standard output in a form."""
     more = ("--output-folder", str(kernel.sysfs.parent / "out"), "--", "true") if name == "compare" else ()
     return CliRunner().invoke(app, [*COMMANDS[name], "-o", form, *more], catch_exceptions=False).stdout
 
@@ -73,7 +73,7 @@ def test_each_file_says_whose_it_is(file: str) -> None:
 
 
 def _names(schema: Any) -> set[str]:
-    """The names of documents that a file speaks of."""
+    """The names of documents in a schema."""
     if isinstance(schema, list):
         return {name for each in schema for name in _names(each)}
     if not isinstance(schema, dict):
@@ -83,7 +83,7 @@ def _names(schema: Any) -> set[str]:
 
 
 def test_what_is_wrong_is_named(kernel: Kernel) -> None:
-    """A field too many, one that is missing, one of another type; in a document and in a line."""
+    """An extra field, a missing field, a field of another type; in a document and in a line."""
     document, line = json.loads(said(kernel, "status", "json")), read(said(kernel, "status", "jsonl"))[0]
     for good, row in ((document, ("devices", 0)), (line, ())):
         assert fault(good) is None
@@ -114,7 +114,7 @@ def test_errors_fit(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_what_a_test_makes_is_checked(documents: list[Document], kernel: Kernel) -> None:
-    """The fixture sees what no test looks at."""
+    """The fixture sees documents that no test looks at."""
     said(kernel, "compare", "json")
     assert {each["schema"] for each in documents} == {
         "xsmmu.compare-setup/1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What scripts of guests do, by dash in a made-up tree: the lab's, and what guest tests expect with."""
+"""The guests' scripts, run by dash in a made-up tree: the lab's, and the expectations of guest tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTS = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The root of what a guest has: /lab, /sys, /tmp, and a serial port's registers."""
+    """The root of a guest: /lab, /sys, /tmp, and a serial port's registers."""
     for name in ("lab/parts", "sys/bus/pci/devices", "tmp"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "port").write_bytes(bytes(16))
@@ -40,13 +40,13 @@ def tree(tmp_path: Path) -> Path:
 
 
 def inside(tree: Path, script: Path) -> str:
-    """A script whose files are in the tree; a name that follows a variable's is no such file."""
+    """A script with its paths moved into the tree; a name that follows a variable is no such path."""
     text = re.sub(r"(?<![\w}*])/(lab|sys|tmp|proc)/", rf"{tree}/\1/", script.read_text())
     return text.replace(">/dev/kmsg", f">>{tree}/kmsg")
 
 
 HARMLESS = "".join(f"{name}() {{ exit 1; }}\n" for name in ("poweroff", "rmmod", "insmod", "modprobe"))
-"""A script that does more than its test expects does nothing to the host."""
+"""An unexpected action of a script does nothing to the host."""
 
 
 def run(script: str) -> str:
@@ -60,7 +60,7 @@ def run(script: str) -> str:
 
 
 def lab(tree: Path, script: str) -> str:
-    """What it prints, results among it; what fails says so and ends it."""
+    """The output, results included; a failure is printed and ends the script."""
     head = f". {tree}/lab/lib.sh; . {tree}/lab/parts/net.sh; . {tree}/lab/parts/testdev.sh; exec 3>&1\n"
     head += "ip() { exit 1; }\n"
     return run(head + 'fail() { echo "FAIL $*"; exit 0; }\nsettle() { :; }\n' + script)
@@ -92,7 +92,7 @@ def test_nothing_of_the_last_line_is_left(tree: Path) -> None:
     ("timers", "idle_ns"),
     [
         (".idle_sleeptime : 300 nsecs\n.iowait_sleeptime : 20 nsecs\n.idle_sleeptime : 4 nsecs\n", 324),
-        # In ticks, where the kernel tells no more.
+        # In ticks, if the kernel shows no more.
         (".nr_events : 5\n", 170_000_000),
     ],
 )
@@ -110,7 +110,7 @@ def test_without_the_labs_module_timers_tell_the_time(timers: str, idle_ns: int,
 def test_which_faults_are_expected_is_in_the_log_that_has_them(tree: Path) -> None:
     assert lab(tree, "faults_are expected; faults_are unexpected") == ""
     lines = (tree / "kmsg").read_text().splitlines()
-    # An error, as they are, to the kernel; it puts the time before the rest.
+    # An error to the kernel, as are faults; the kernel puts the time before the rest.
     found = [FAULTS_ARE.search(line.replace("<3>", "[    1.000000] ", 1)) for line in lines]
     assert [each and each[2] for each in found] == ["expected", "unexpected"]
 
@@ -150,7 +150,7 @@ def test_a_warm_up_alone_is_less_than_what_is_measured(tree: Path) -> None:
 
 
 def test_a_test_ends_with_its_server(tree: Path) -> None:
-    """What the server still does for it is its work."""
+    """The server's remaining work for the test is the test's."""
     script = """
     iperf3() { echo tested; }
     kill() { echo "$*" >&3; left=$((left - 1)); [ $left -gt 0 ]; }
@@ -215,7 +215,7 @@ def test_the_devices_of_a_session_are_one_group(names: str, said: str, tree: Pat
 
 
 def test_what_a_driver_got_is_what_was_asked_for(tree: Path) -> None:
-    """The kernel falls back to DMA where it can have no flush queue."""
+    """The kernel falls back to DMA if it can have no flush queue."""
     device(tree, "a", "1")
     script = f"kind=DMA-FQ; lo_up() {{ echo up; }}; device_bind() {{ echo $kind >{tree}/groups/1/type; }}\n"
     opens = "session_open kernel-lazy lo unmodified a"
@@ -227,7 +227,7 @@ def test_a_policy_is_what_was_asked_for(tree: Path) -> None:
     folder = device(tree, "a", "1") / "xsmmu"
     folder.mkdir()
     (tree / "menu").write_text("none [strict] fused\n")
-    # What takes any word, and is what it was.
+    # A file that accepts any word and does not change.
     script = f'line_of() {{ case $1 in */policy) read -r line <{tree}/menu ;; *) read -r line <"$1" ;; esac; }}\n'
     (folder / "policy").touch()
     words = {"strict": ("kernel\n", ""), "strict-direct": ("direct\n", "")}
@@ -254,7 +254,7 @@ def test_a_link_that_does_not_come_up_says_what_is_wrong(tree: Path) -> None:
     assert lab(tree, script) == "FAIL eth does not come up\n"
 
 
-# ---- what guest tests expect with ----
+# ---- expectations of guest tests ----
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def files(tree: Path) -> Path:
 
 
 def said(tree: Path, script: str, log: str = "") -> list[str]:
-    """What it prints, failures among it; `log` is what the kernel says after each mark."""
+    """The output, failures included; `log` has the kernel's messages after each mark."""
     (tree / "log").write_text(f"xsmmu: before\nlog mark 1\n{log}")
     lib = inside(tree, PROJECT / "tests/guest/lib.sh")
     stubs = f'failure() {{ echo "$*"; }}\ndmesg() {{ cat {tree}/log; }}\nlog_mark() {{ log_marks=1; }}\n'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The instance door: help needs nothing, set-up is quick when warm, and a missing package is one clear error."""
+"""The entry: help needs nothing, set-up is quick when warm, and a missing package is one clear error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_warm_set_up_is_quick() -> None:
 
 
 def bare_host(folder: Path, user: int, *tools: str) -> Path:
-    """A PATH with the tools of a Debian base system, as seen by a user id, and nothing else."""
+    """A PATH with only the tools of a Debian base system, as seen by a user id."""
     for tool in ("sh", "cut", "dirname", "flock", "mkdir", "rm", "sha256sum", "touch", *tools):
         found = shutil.which(tool)
         assert found
@@ -73,7 +73,7 @@ def test_root_installs_what_is_missing(tmp_path: Path) -> None:
         f"/bin/chmod +x {path}/mmdebstrap; }}\n"
     )
     (path / "apt-get").chmod(0o755)
-    # No Python packages are fetched: a file stands where the cache folder would.
+    # No Python packages are fetched: a file is in the cache folder's place.
     (tmp_path / "cache").touch()
     result = set_up(path, tmp_path / "cache")
     assert "cannot create the cache folder" in result.stderr
@@ -107,7 +107,7 @@ def test_clean_takes_what_the_lab_made_only(tmp_path: Path, made: str) -> None:
 
 
 def test_what_is_built_does_not_wait_for_another_build(tmp_path: Path) -> None:
-    """And what was made once is not made again."""
+    """Finished builds are not made again, either."""
     root = Root(tmp_path, tmp_path, {}, AMD64, tmp_path)
 
     def make(script: str) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu lab shell`: on a pseudo-terminal, as a person would use it."""
+"""`xsmmu lab shell`: on a pseudo-terminal, as a user would run it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from xsmmu_lab.runs import shell as the_shell
 from xsmmu_lab.setup import kernels
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
-# The guest's shell may ask the terminal where its cursor is, and does so behind its prompt.
+# The guest's shell may ask the terminal for the cursor's position after its prompt.
 PROMPT = r"xsmmu-lab# (?:\x1b\[6n)?$"
 ROWS, COLUMNS = 33, 101
 STEP_S = 90
@@ -59,7 +59,7 @@ def test_a_guest_that_had_no_shell_says_why() -> None:
 
 
 class Terminal:
-    """`xsmmu lab shell` on a pseudo-terminal, and what it has printed since something was typed last."""
+    """`xsmmu lab shell` on a pseudo-terminal, and its output since the last input."""
 
     def __init__(self, *words: str) -> None:
         self.text = self.first = ""
@@ -70,12 +70,12 @@ class Terminal:
         if self.pid == 0:
             os.login_tty(slave)
             os.execv(sys.executable, [sys.executable, "-m", "xsmmu", "lab", "shell", *words])
-        # The slave stays open: its settings are looked at when the command has ended.
+        # The slave stays open: its settings are read when the command has ended.
         self.master, self.slave = master, slave
         self.status: int | None = None
 
     def type(self, text: str, until: str) -> str:
-        """Type, wait for a pattern in what is printed from then on, and return all of that."""
+        """Type, wait for a pattern in the new output, and return the output."""
         self.text = ""
         os.write(self.master, text.encode())
         deadline = time.monotonic() + STEP_S
@@ -90,14 +90,14 @@ class Terminal:
             self.text += os.read(self.master, 65536).decode(errors="replace")
 
     def ended(self) -> bool:
-        """Whether the command has ended; `status` is how."""
+        """Whether the command has ended; `status` is its exit status."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = os.waitstatus_to_exitcode(status) if pid else None
         return self.status is not None
 
     def end(self) -> int:
-        """Wait for the end of the command: its status."""
+        """Wait for the end of the command; returns its status."""
         deadline = time.monotonic() + STEP_S
         while not self.ended():
             assert time.monotonic() < deadline, self.text[-3000:]
@@ -110,13 +110,13 @@ class Terminal:
         return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
     def restored(self) -> bool:
-        """Whether the terminal is as it was."""
+        """Whether the terminal's settings are restored."""
         return termios.tcgetattr(self.slave) == self.before and os.get_blocking(self.slave)
 
 
 @contextlib.contextmanager
 def terminal(*words: str) -> Iterator[Terminal]:
-    """The command, at its first prompt; it is ended if the test has not done so."""
+    """The command, at its first prompt; ended if the test has not done so."""
     made = Terminal(*words)
     try:
         made.first = made.type("", PROMPT)
@@ -130,7 +130,7 @@ def terminal(*words: str) -> Iterator[Terminal]:
 
 
 def build(iommu: str) -> None:
-    """What the guest is made of, so that a prompt is only a boot away."""
+    """Build the guest's parts, so that a prompt takes only a boot."""
     tools = guests.tools(IOMMUS[iommu].arch)
     lab.modules(tools, kernels.ensure(tools))
 
@@ -146,7 +146,7 @@ def test_a_shell_with_the_module(iommu: str) -> None:
         assert re.search(r"\[none\].* fused", made.type(f"cat {policy}\n", PROMPT))
         assert "/drivers/igb" in made.type("readlink /sys/bus/pci/devices/0000:01:00.0/driver\n", PROMPT)
         assert f"{ROWS} {COLUMNS}" in made.type("stty size\n", PROMPT)
-        # What a program prints, and neither the echo of its line nor the shell before it runs that, says that it runs.
+        # The program's own output shows that it runs; the echo of its line and the shell's output before do not match.
         made.type("echo beg''un >/tmp/begun; tail -f /tmp/begun; echo not he''re\n", r"\nbegun\s")
         assert "not here" not in made.type("\x03", PROMPT)
         assert "ended by 130" in made.type("echo ended b''y $?\n", PROMPT)

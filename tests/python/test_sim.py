@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The simulated world (sim/): runs of each policy, the same run twice, mutants that it must catch, fuzzing."""
+"""The simulated world (sim/): runs of each policy, repeatability, mutants that must be caught, fuzzing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from xsmmu_lab.setup import host, root
 
 pytestmark = pytest.mark.early
 
-# What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
+# Devices' observations under each policy in the plain world: nothing weaker than the level, and all that the level
+# permits.
 OBSERVED = {
     "copy": "strict",
     "strict": "strict",
@@ -42,7 +43,7 @@ def program(tools: root.Root) -> Path:
 
 
 def ran(outcome: sim.Outcome) -> sim.Outcome:
-    """It has not failed. The line that repeats it may stand before a long trace."""
+    """A run without failure. The line that repeats a failed run may stand before a long trace."""
     if outcome.status != 0:
         pytest.fail(f"{outcome.text[-6000:]}\nreplay: {outcome.replay or 'none'}")
     return outcome
@@ -55,7 +56,7 @@ def test_a_failure_shows_the_line_that_repeats_it() -> None:
 
 
 def make(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a replay line. A make above this one would hand its own variables on."""
+    """Run a replay line, without the variables of a make above."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=env)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The terminal table, and how a summary is read: golden text, narrow terminals, bad input."""
+"""The terminal table, and reading of summaries: golden text, narrow terminals, bad input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rendered(summary: Summary, width: int = 80, **options: Any) -> str:
 
 
 def only(summary: Summary, *workloads: str) -> Summary:
-    """The summary with no other workloads, and of micro only the largest ring."""
+    """The summary without other workloads, and of micro only the largest ring."""
     runs = [run for run in summary["runs"] if run["workload"] in workloads and run.get("ring") != 64]
     return {**summary, "runs": runs}
 
@@ -156,7 +156,7 @@ def test_a_pipe_has_room_for_each_table(
     environment: dict[str, str],
     whole: bool,
 ) -> None:
-    """As many columns as the table has; text is wrapped still."""
+    """As many columns as the table has; text is still wrapped."""
     monkeypatch.delenv("COLUMNS", raising=False)
     if columns:
         monkeypatch.setenv("COLUMNS", columns)

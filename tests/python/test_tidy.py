@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each check of `make tidy` can fail, and says where."""
+"""Each check of `make tidy` can fail, and names the place."""
 
 from __future__ import annotations
 

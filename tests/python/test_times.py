@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How long guests take: the longest begins first, what was measured is kept; a disk that is too small is said early."""
+"""Times of guests: the longest begins first, measured times are kept; a disk that is too small is reported early."""
 
 from __future__ import annotations
 

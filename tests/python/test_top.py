@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu top`: figures from readings, and the screen in a pseudo-terminal on a made-up sysfs that changes."""
+"""`xsmmu top`: figures from readings, and the screen in a pseudo-terminal on a changing made-up sysfs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_exposure_is_what_the_interval_added() -> None:
     row = between(reading(0, {1023: 1_000_000, 2047: 5}), reading(1, {1023: 1_000_990, 2047: 14, 8191: 1}))
     assert row.exposure == {1023: 990, 2047: 9, 8191: 1}
     assert row.exposure_p99_ns == 1023
-    # A bucket's bound may be above what was ever seen.
+    # A bucket's bound may exceed the longest exposure.
     assert row.exposure_max_ns == 5_000
     assert between(row.last, row.last).exposure_p99_ns is None
     assert between(row.last, row.last).exposure_max_ns is None
@@ -164,7 +164,7 @@ def test_sorting_and_selecting() -> None:
     screen.press("r")
     assert order() == [IGB, MLX, NVME0]
     screen.press("r")
-    # The selection is of a group, not of a line.
+    # The selection belongs to a group, not to a line.
     screen.press("down")
     assert screen.chosen == (MLX,)
     for key in ("up", "up", "k"):
@@ -181,7 +181,7 @@ def test_sorting_and_selecting() -> None:
     assert order() == [NVME0, MLX, IGB]
     screen.press("r")
     assert order() == [IGB, MLX, NVME0]
-    # What is not known stands last, whichever way.
+    # Unknown values stand last, in both directions.
     screen.sort = [column.title for column in top.COLUMNS].index("inv/page") + 1
     screen.rows += rows_of((NVME1, 0, "fused"))
     assert order()[-1] == NVME1
@@ -189,7 +189,7 @@ def test_sorting_and_selecting() -> None:
     assert order()[-1] == NVME1
     assert screen.press("enter") and screen.is_open
     assert screen.press("escape") and not screen.is_open
-    # An open group that has gone is on no page to go back from.
+    # A shown group that has gone is on no page to return from.
     screen.press("enter")
     screen.rows = [row for row in screen.rows if row.key != screen.chosen]
     assert not screen.press("escape")
@@ -205,7 +205,7 @@ def test_each_size_is_filled_and_no_more(width: int, height: int, opened: bool) 
     lines = screen.lines(width, height)
     assert len(lines) == height
     assert max(line.cell_len for line in lines) <= width
-    # The selected one, which is the last, is in sight.
+    # The selected row, the last, is visible.
     assert any(screen.rows[0].key[0] in line.plain or width < 40 for line in lines)
 
 
@@ -238,7 +238,7 @@ def shown(screen: Screen, width: int = 200, height: int = 40) -> str:
 
 
 def seen_by(*devices: str, screen: Screen | None = None) -> Screen:
-    """A screen that has looked twice, between which nothing was counted."""
+    """A screen after two readings with equal counts."""
     screen = screen or Screen(1)
     watching = Watching(screen, tuple(map(Device, devices)))
     watching.step()
@@ -251,7 +251,7 @@ def seen_by(*devices: str, screen: Screen | None = None) -> Screen:
     [("DMA-FQ", "kernel-lazy", "lazy"), ("DMA", "kernel-strict", "strict"), ("identity", "passthrough", "none")],
 )
 def test_a_group_without_a_policy_has_the_kernels_level(sysfs: Path, kind: str, path: str, level: str) -> None:
-    """As status says; `none` would mean that the device reaches all memory."""
+    """As in status; `none` would mean that the device reaches all memory."""
     make_device(sysfs, MLX, 14, "none", "mlx5_core", interface="eth9", kind=kind, state="off")
     screen = seen_by(MLX, IGB)
     [line] = [line for line in shown(screen).splitlines() if line.startswith("eth9")]
@@ -324,7 +324,7 @@ def test_what_looks_wrong_has_its_cause_beside_it() -> None:
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A NIC under fused; two disks in one group under xsmmu."""
+    """A NIC under fused; two disks in a group under xsmmu."""
     folder = tmp_path / "sysfs"
     monkeypatch.setenv("XSMMU_SYSFS", str(folder))
     monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
@@ -335,7 +335,7 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Work:
-    """What devices do: counters that grow with time, 1,000 maps of 2 pages a second and a tenth of that."""
+    """The devices' work: counters that grow with time, 1,000 maps of 2 pages a second and a tenth of that."""
 
     def __init__(self, sysfs: Path) -> None:
         folder = sysfs / "bus/pci/devices"
@@ -375,18 +375,18 @@ class Work:
 
 
 def put(file: Path, content: str) -> None:
-    """Whoever reads sees the old or the new content."""
+    """Readers see the old or the new content."""
     new = file.parents[1] / f".{file.name}"
     new.write_text(content)
     new.replace(file)
 
 
 HANGS_S = 120.0
-"""What takes so long never comes."""
+"""An event that takes so long never comes."""
 
 
 class Terminal:
-    """A terminal, and xsmmu in it."""
+    """A terminal with xsmmu."""
 
     def __init__(self, width: int, height: int, *arguments: str) -> None:
         self.screen = pyte.Screen(width, height)
@@ -399,8 +399,8 @@ class Terminal:
         environment = {**os.environ, **ours}
         for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)
-        # Its own controlling terminal, so that Ctrl-C is a signal; not one that is ignored, as by what a script has put
-        # into the background, the tests themselves perhaps.
+        # Its own controlling terminal, so that Ctrl-C is a signal; not an ignored signal, as in the background of a
+        # script or of these tests.
         self.program = subprocess.Popen(
             ["setsid", "--ctty", "env", "--default-signal=INT", sys.executable, "-m", "xsmmu", *arguments],
             stdin=slave,
@@ -418,7 +418,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def read(self, seconds: float) -> bool:
-        """Take in what it prints; whether there was something."""
+        """Read output; returns whether there was any."""
         ready, _, _ = select.select([self.master], [], [], seconds)
         if ready:
             content = os.read(self.master, 1 << 16)
@@ -427,7 +427,7 @@ class Terminal:
         return bool(ready)
 
     def look(self, seconds: float) -> None:
-        """Take in all that it prints in this time."""
+        """Read all output of this time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.read(0.1)
@@ -437,11 +437,11 @@ class Terminal:
         return [line.rstrip() for line in self.screen.display]
 
     def line(self, start: str) -> str:
-        """The line that begins so."""
+        """The line with this beginning."""
         return next((line for line in self.lines if line.startswith(start)), "")
 
     def wait(self, what: Callable[[], object]) -> None:
-        """Until the screen is so, as it is sooner or later on a busy machine, too."""
+        """Wait for a condition of the screen; a busy machine may take long."""
         end = time.monotonic() + HANGS_S
         while not what():
             assert time.monotonic() < end, "\n".join(self.lines)
@@ -451,14 +451,14 @@ class Terminal:
             pass
 
     def finish(self) -> int:
-        """The status; the terminal must be as it was."""
+        """The status; the terminal must be restored."""
         end = time.monotonic() + HANGS_S
         while self.program.poll() is None:
             assert time.monotonic() < end, "it goes on"
             self.read(0.05)
         self.read(0.1)
         assert termios.tcgetattr(self.master) == self.before
-        # Off the other screen, with a cursor.
+        # Off the alternate screen, with a cursor.
         assert self.printed.rfind(b"\x1b[?1049l") > self.printed.rfind(b"\x1b[?1049h") >= 0
         assert self.printed.rfind(b"\x1b[?25h") > self.printed.rfind(b"\x1b[?25l")
         return self.program.returncode
@@ -477,17 +477,17 @@ def terminal(*arguments: str, width: int = 80, height: int = 24) -> Iterator[Ter
 
 
 def number(text: str) -> float:
-    """What a figure says."""
+    """The value of a printed figure."""
     return float(text.rstrip("k").replace(",", "")) * (1000 if text.endswith("k") else 1)
 
 
 def is_near(text: str, expected: float) -> bool:
-    """As far as counters that are written now and then are."""
+    """Near `expected`, as far as counters that are written now and then can be."""
     return re.fullmatch(r"[\d.,]+k?", text) is not None and number(text) == pytest.approx(expected, rel=0.5)
 
 
 def is_row(line: str, name: str, policy: str, maps: int) -> bool:
-    """A group's line in a picture between whose readings so many maps a second were counted."""
+    """A group's line in a picture; between its readings `maps` maps a second were counted."""
     words = line.removeprefix(name).split()
     if (
         not line.startswith(name)
@@ -514,7 +514,7 @@ def is_one_group(seen: Terminal) -> bool:
 
 def test_a_session(sysfs: Path) -> None:
     with Work(sysfs), terminal("top", "--interval", "0.4", height=30) as seen:
-        # Of one picture: in the next one a counter may not have been written for long.
+        # In one picture: before the next a counter may stand still for long.
         seen.wait(
             lambda: is_row(seen.lines[2], "eth1", "fused", 1000) and is_row(seen.lines[3], "nvme0n1 +1", "xsmmu", 100)
         )
@@ -522,15 +522,15 @@ def test_a_session(sysfs: Path) -> None:
         titles = ("device", "policy", "level", "maps/s", "pages/s", "inv/s", "inv/page", "p99", "max", "bound")
         assert tuple(seen.lines[1].split()) == titles
         assert seen.lines[-1].startswith("s sort  r reverse")
-        # The other way round.
+        # In reverse order.
         seen.type("r")
         seen.wait(lambda: seen.lines[2].startswith("nvme0n1 +1") and "reversed" in seen.lines[0])
         seen.type("s")
         seen.wait(lambda: "sorted by inv/s, reversed" in seen.lines[0])
-        # By devices: the second one is that, whatever was counted.
+        # By devices: the second row is the second device, whatever was counted.
         seen.type("s" * (len(top.COLUMNS) - top.FIRST_SORT))
         seen.wait(lambda: "sorted by device, reversed" in seen.lines[0])
-        # Nothing moves while it is paused.
+        # Nothing moves during a pause.
         seen.type(" ")
         seen.wait(lambda: seen.lines[0].endswith("PAUSED"))
         seen.look(1)
@@ -556,7 +556,7 @@ def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
     (tmp_path / "state/calibration.json").write_text(json.dumps(document))
     with Work(sysfs), terminal("top", "eth1", "--interval", "0.4", width=200, height=30) as seen:
         # 1,000 maps of 100 us and as many unmaps of 150 us a second are a quarter of the time. A reader may come
-        # between the files of one moment, so no figure of them is exact.
+        # between the writes of a moment, so no figure is exact.
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[-1], 25))
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[8], 0.025))
         heads = seen.lines[1].split()
@@ -566,7 +566,7 @@ def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
         assert termios.tcgetattr(seen.master)[6][termios.VSUSP] == b"\0"
         seen.resize(80, 24)
         seen.wait(lambda: seen.lines[-1].startswith("s sort") and "live" not in seen.lines[1])
-        # What people type to leave.
+        # Users type this to leave.
         seen.type("\x03")
         assert seen.finish() == 0
 
@@ -632,7 +632,7 @@ def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.Monkey
     assert Device(IGB) in there and len(there) > 1
     assert [row.device for row in screen.rows] == [each for each in there if each != Device(IGB)]
     assert began == screen.began
-    # One that was named is waited for, when ever it goes.
+    # A named device is waited for, whenever it goes.
     Watching(screen, (Device(IGB),)).try_step()
     assert screen.message.startswith(f"{IGB} has gone")
 
@@ -672,10 +672,10 @@ def test_what_was_counted_before_may_stand_beside_new_files(sysfs: Path) -> None
     assert not module.began_anew(old, old)
     for name in ("maps", "copied_maps"):
         assert module.began_anew(old, replace(old, stats={**old.stats, name: old.stats[name] - 1}))
-    # What others have grown by takes nothing from that.
+    # The growth of other counters takes nothing from that.
     more = {**old.stats, "maps": old.stats["maps"] - 1, "copied_maps": old.stats["copied_maps"] + 5}
     assert module.began_anew(old, replace(old, stats=more))
-    # What is not only counted up may fall at any time, and what the module does not count is no news.
+    # Gauges may fall at any time, and values that the module does not count are no news.
     put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/live_pages", "9\n")
     old = module.read(Device(IGB))
     assert not module.began_anew(old, replace(old, stats={**old.stats, "live_pages": 1}))
@@ -698,7 +698,7 @@ def test_a_group_whose_devices_come_anew_one_by_one_goes_on(sysfs: Path) -> None
 @pytest.mark.parametrize("wanted", [(), (Device(IGB),)])
 @pytest.mark.parametrize("maps", [10, 999_999])
 def test_what_came_anew_while_it_was_away_counts_from_then(maps: int, wanted: tuple[Device, ...], sysfs: Path) -> None:
-    """Whether it is one of several or all that there is, and has counted fewer or more than before."""
+    """Whether the device is one of several or the only one, and has counted fewer or more than before."""
     screen = Screen(1)
     watching = Watching(screen, wanted)
     watching.try_step()
@@ -724,7 +724,7 @@ def test_a_pause_is_no_interval(sysfs: Path) -> None:
         watching.step()
         row = screen.rows[0]
         seen.append([reading.sample.stats["maps"] for reading in (row.first, row.last)])
-    # What is drawn stays, and is then of the last interval alone.
+    # The drawn part stays, and then covers only the last interval.
     assert seen == [[1000, 1000], [1000, 1000], [1000, 1000], [3000, 4000]]
     assert screen.began[(IGB,)].sample.stats["maps"] == 1000
 
@@ -742,7 +742,7 @@ def test_one_that_came_anew_in_a_pause_counts_from_then(sysfs: Path) -> None:
 
 
 def test_what_was_away_goes_on_where_it_was(sysfs: Path) -> None:
-    """Whether it was all that there is or one of several."""
+    """Whether the device was the only one or one of several."""
     for wanted in ((), (Device(IGB),)):
         screen = Screen(1)
         watching = Watching(screen, wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel of one's own (`--kernel FOLDER`): what is none is refused with the reason; what is one is booted."""
+"""A user's own kernel (`--kernel FOLDER`): unsuitable trees are refused with the reason; others are booted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def image(version: str) -> bytes:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """A build tree as make leaves it, with as little in it as can be."""
+    """A build tree as make leaves it, with as little in it as possible."""
     options = {"X86_64": "y", "CC_VERSION_TEXT": '"gcc-13 (Debian 13.3) 13.3.0"'}
     options |= {name: allowed[0] for name, allowed in tree.OPTIONS.items() if allowed[0] != "n"}
     files = {

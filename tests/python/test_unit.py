@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The engine's unit tests (tests/unit): in userspace under sanitizers, inside a kernel, and against planted bugs.
 
-A failure prints the test and the seed that repeat it: run the program that it names with these words.
+A failure prints the test and the seed that repeat it: run the named program with these words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def compiled(tools: root.Root, *flags: str, source_dir: Path = PROJECT) -> Path:
 
 
 def compiled_with(tools: root.Root, mutant: Mutant, source_dir: Path) -> Path:
-    """The tests of a copy with a planted bug. If no header has the bug, all but the engine is compiled once."""
+    """The tests of a copy with a planted bug.
+
+    Without the bug in a header, everything but the engine is compiled once.
+    """
     flags = ("-O1", "-g0", "-Wno-error", *pages.FLAGS[mutant.page])
     if mutant.file.endswith(".h"):
         return compiled(tools, *flags, source_dir=source_dir)
@@ -78,7 +81,7 @@ THREADS = re.compile(r'\{ "(\w+)", \w+, \.threads = true \}')
 
 
 def test_those_with_threads_alone(tools: root.Root) -> None:
-    """What ThreadSanitizer runs is what says that it has threads."""
+    """ThreadSanitizer runs exactly the tests that declare threads."""
     texts = [(PROJECT / file).read_text() for file in sources()]
     marked = [name for text in texts for name in THREADS.findall(text)]
     status, output = build.run_userspace(compiled(tools, "-O2"), ("threads=1", "percent=1"), timeout=300)
@@ -87,7 +90,7 @@ def test_those_with_threads_alone(tools: root.Root) -> None:
 
 
 def test_who_has_threads_says_so(tools: root.Root, tmp_path: Path) -> None:
-    """And fails else, so that none is forgotten."""
+    """Others fail, so that no test is forgotten."""
     for part in ("core", "tests/unit"):
         shutil.copytree(PROJECT / part, tmp_path / part)
     file = tmp_path / "tests/unit/test_slot.c"

@@ -14,7 +14,7 @@ from xsmmu_lab.setup import host
 
 
 def run(command: click.Command, name: str, interrupted: str = "interrupted") -> int:
-    """Run a command; an error is printed, and Ctrl-C or SIGTERM is `interrupted`, with their usual status."""
+    """Run a command; an error is printed, and Ctrl-C or SIGTERM as `interrupted`, with the usual exit status."""
     host.interrupt_on_sigterm()
     try:
         with command.make_context(f"python -m {name}", sys.argv[1:]) as context:
@@ -33,10 +33,10 @@ def run(command: click.Command, name: str, interrupted: str = "interrupted") -> 
 
 
 def whole(first: int, last: int) -> Callable[[str | int], int]:
-    """The type of an option that is a whole number, also as 1e6."""
+    """The type of an option for a whole number, also written as 1e6."""
 
     def parse(text: str | int) -> int:
-        # Not by way of a float, which has 53 bits.
+        # Not through a float, which has 53 bits.
         if re.fullmatch(r"-?\d+", str(text)):
             value = int(text)
         else:
@@ -59,7 +59,7 @@ def _words(text: str) -> list[str]:
 
 
 def ascending(first: int, last: int) -> Callable[[str], list[int]]:
-    """The type of an option that is some whole numbers, each larger than the one before."""
+    """The type of an option for some whole numbers in ascending order."""
 
     def parse(text: str) -> list[int]:
         values = [whole(first, last)(word) for word in _words(text)]
@@ -71,7 +71,7 @@ def ascending(first: int, last: int) -> Callable[[str], list[int]]:
 
 
 def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """The type of an option that is some of the known names."""
+    """The type of an option for some of the known names."""
 
     def parse(text: str) -> list[str]:
         names = list(dict.fromkeys(_words(text)))

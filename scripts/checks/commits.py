@@ -15,7 +15,7 @@ _OLD = "b5947b1"
 
 
 def findings(folder: Path, old: str = _OLD) -> Iterator[str]:
-    """What is wrong with the commits of a checkout after an old one; nothing where git does not know that one."""
+    """Faults of the commits after `old` in a checkout; none if git does not know `old`."""
     log = ["git", "-C", str(folder), "log", "--no-merges", "--format=%h%x00%s%x00%b%x1e", f"{old}..HEAD"]
     said = subprocess.run(log, capture_output=True, text=True, check=False)
     for entry in said.stdout.split("\x1e") if said.returncode == 0 else ():
@@ -25,7 +25,7 @@ def findings(folder: Path, old: str = _OLD) -> Iterator[str]:
 
 
 def faults(subject: str, body: str) -> Iterator[str]:
-    """What is wrong with one message."""
+    """Faults of one message."""
     if len(subject) > SUBJECT_MOST:
         yield f"the subject has {len(subject)} characters: at most {SUBJECT_MOST}"
     if not _SUBJECT.fullmatch(subject):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Branch coverage of core/ by its unit tests and the simulated world together; `make coverage`.
 
-A branch is one outcome, true or false, of one condition as it stands in the source (clang counts them there, so
-neither inlining nor macros make more of them). What neither runs is listed in tests/unit/uncovered.toml, each with its
-reason: a branch that is missed and not listed is a failure, and so is one that is listed and not missed.
+A branch is one outcome, true or false, of one condition in the source (clang counts conditions there, so neither
+inlining nor macros multiply branches). Branches that neither program takes are listed in tests/unit/uncovered.toml with
+a reason: an unlisted missed branch is a failure, and so is a listed branch that is taken.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNIT_FLAGS = (
     '-DXS_PLATFORM="platform_unit.h"',
 )
 _BRANCHES = 4
-"""The kind of a region that is a branch, in an export of llvm-cov."""
+"""The kind of a branch region in an export of llvm-cov."""
 
 
 @dataclass(frozen=True, order=True)
@@ -54,7 +54,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Explained:
-    """An entry of tests/unit/uncovered.toml: the outcomes that one line of code misses, and why."""
+    """An entry of tests/unit/uncovered.toml: the outcomes that a line of code misses, and the reason."""
 
     file: str
     code: str
@@ -65,7 +65,7 @@ class Explained:
 
 
 def explained(path: Path = LIST) -> list[Explained]:
-    """All that is explained."""
+    """All entries of the list."""
     return [Explained(**entry) for entry in tomllib.loads(path.read_text()).get("uncovered", [])]
 
 
@@ -135,7 +135,7 @@ def _branches(export: Any) -> dict[Branch, int]:
 
 
 def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Path = PROJECT) -> list[str]:
-    """What is missed and not explained, and what is explained and not missed."""
+    """Missed branches without an entry, and entries without a missed branch."""
     left = list(listed)
     result = []
     for branch in missed:
@@ -149,7 +149,7 @@ def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Pa
 
 @click.command()
 def report() -> int:
-    """Print the coverage of each file and what is missed."""
+    """Print the coverage of each file and the missed branches."""
     console, progress = Console(soft_wrap=True), Console(stderr=True)
     taken = measure(root.ensure(host.cache_dir(), progress), progress)
     listed = explained()

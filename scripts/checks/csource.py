@@ -64,7 +64,7 @@ _NOT_LOCAL = frozenset(
 
 @dataclass(frozen=True)
 class Token:
-    """A token of C, and where it stands."""
+    """A token of C and its position."""
 
     text: str
     start: int
@@ -73,7 +73,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a piece stands in a text, and how local variables of the piece are called there."""
+    """The position of a piece in a text, and the names of the piece's local variables there."""
 
     start: int
     end: int
@@ -93,9 +93,9 @@ def tokens(text: str) -> list[Token]:
 
 
 def find(text: str, piece: str) -> list[Place]:
-    """All places of the text that have the tokens of the piece.
+    """All places in the text with the tokens of the piece.
 
-    If there is none: those where only names of local variables differ, each of them in one way.
+    If there are none: the places that differ only in the names of local variables, each name replaced consistently.
     """
     there, wanted = tokens(text), tokens(piece)
     if not wanted:
@@ -109,14 +109,14 @@ def find(text: str, piece: str) -> list[Place]:
 
 
 def _runs(there: Sequence[Token], wanted: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """All runs of as many tokens as are wanted."""
+    """All sequences of as many tokens as `wanted` has."""
     count = len(wanted)
     for at in range(len(there) - count + 1):
         yield there[at : at + count]
 
 
 def _names(wanted: Sequence[Token], run: Sequence[Token]) -> dict[str, str] | None:
-    """How the local variables of the wanted tokens are called in the run; None if more differs."""
+    """The names of the wanted tokens' local variables in the run; None if anything else differs."""
     names: dict[str, str] = {}
     for at, (token, other) in enumerate(zip(wanted, run, strict=True)):
         if _is_local(wanted, at) and _is_local(run, at):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Style of C sources, by reading them: the kernel's coding style as far as lines tell, and the project's limits.
+"""Style checks of C source text: the kernel's coding style as far as lines show, and the project's limits.
 
-Distributions do not ship checkpatch with their headers, so its rules that matter here are checked by this module.
-Every check is a function of a file's text; it yields findings and decides nothing.
+Distributions do not ship checkpatch with their headers, so this module checks its relevant rules. Every check is a
+function of a file's text that yields findings and decides nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def kernel_style(text: str) -> Iterator[Finding]:
 
 
 _LONG_STRING = re.compile(r'"[^"]{40,}"')
-"""A message is not broken over lines, so that it can be searched for."""
+"""A message stays on one line, so that a search finds the message."""
 
 
 def _columns(line: str) -> int:
@@ -118,7 +118,7 @@ def _braces(code: list[str], index: int) -> Iterator[Finding]:
 
 
 def _wanted_comments(lines: list[str], code: list[str], index: int) -> Iterator[Finding]:
-    """What must say why: barriers, and locks in structures."""
+    """Code that needs a comment with its reason: barriers, and locks in structures."""
     commented = "/*" in lines[index] or (index > 0 and "*/" in lines[index - 1])
     if _BARRIER.search(code[index]) and not commented:
         yield Finding(index + 1, "barrier-comment", "a comment that says what the barrier orders")
@@ -128,7 +128,7 @@ def _wanted_comments(lines: list[str], code: list[str], index: int) -> Iterator[
 
 
 def _comment_above(lines: list[str], index: int) -> str:
-    """The comment right above the structure that a line is in."""
+    """The comment directly above the structure that contains a line."""
     start = next((at for at in range(index, -1, -1) if lines[at][:1] not in ("", "\t", " ")), 0)
     above = "\n".join(lines[:start])
     return above[above.rfind("/*") :] if above.endswith("*/") else ""
@@ -142,7 +142,7 @@ _ENGINE_INCLUDES = re.compile(rf'<(?:xsmmu/\w+\.h|platform\.h|(?:{"|".join(_COMP
 
 
 def freestanding(text: str) -> Iterator[Finding]:
-    """What the engine may not know: the kernel, its version and configuration, libc, floating point."""
+    """Forbidden knowledge of the engine: the kernel, its version and configuration, libc, floating point."""
     for number, (line, bare) in enumerate(zip(text.split("\n"), csource.code_only(text).split("\n"), strict=True), 1):
         for word in _ENGINE_WORDS.findall(bare):
             yield Finding(number, "freestanding", f"'{word}' has no place in the engine")
@@ -152,7 +152,7 @@ def freestanding(text: str) -> Iterator[Finding]:
 
 
 def version_tests(text: str) -> Iterator[Finding]:
-    """Tests of a kernel's version: what is wanted is probed for, in kmod/compat."""
+    """Tests of a kernel's version: kmod/compat probes for the wanted interface instead."""
     for number, bare in enumerate(csource.code_only(text).split("\n"), 1):
         for word in _VERSION.findall(bare):
             yield Finding(number, "version-test", f"'{word}': probe for what is wanted, in kmod/compat")

@@ -32,7 +32,7 @@ _WORD = re.compile(r"[a-z][a-z']*")
 
 @dataclass(frozen=True)
 class Count:
-    """Words of a part, and how many of 1,000 are of each kind."""
+    """Words of a part, and how many per 1,000 are of each kind."""
 
     part: str
     words: int
@@ -53,7 +53,7 @@ def prose(name: str, text: str) -> str:
 
 
 def count(part: str, texts: Iterable[tuple[str, str]]) -> Count:
-    """Of files by name and content."""
+    """Count files, given by name and content."""
     words = [word for name, text in texts for word in _WORD.findall(_without_licence(prose(name, text)).lower())]
 
     def share(kind: frozenset[str]) -> float:
@@ -63,7 +63,7 @@ def count(part: str, texts: Iterable[tuple[str, str]]) -> Count:
 
 
 def counts(folder: Path = PROJECT) -> list[Count]:
-    """Of all parts of a checkout, but for patches and results."""
+    """Count all parts of a checkout, without patches and results."""
     listed = subprocess.run(["git", "ls-files", *PARTS], cwd=folder, capture_output=True, text=True, check=True)
     names = [name for name in listed.stdout.splitlines() if name.endswith((".c", ".h", ".md"))]
     found = []
@@ -79,7 +79,7 @@ def _without_licence(text: str) -> str:
 
 
 def main() -> int:
-    """Print the table; 1 if a part has too many."""
+    """Print the table; returns 1 if a part has too many words of a kind."""
     found = counts()
     print(f"{'of 1,000 words':<18}{'words':>8}{'what':>7}{'who':>6}{'pronouns':>10}")
     for each in (*found, Count("at most", 0, WHAT_MOST, WHO_MOST, PRONOUNS_MOST)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The litmus programs (tests/litmus/): small programs of the engine itself, explored exhaustively under a weak memory
-model, the mutants that they must catch, and the orders of the engine that they do not need.
+"""The litmus programs (tests/litmus/), their mutants, and the memory orders that the engine does not need.
 
-`python -m checks.litmus run|mutants|orders [NAME...]` is what `make litmus` calls.
+The programs are small and use the engine itself; they are explored exhaustively under a weak memory model. `make
+litmus` calls `python -m checks.litmus run|mutants|orders [NAME...]`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ FOLDER = "tests/litmus"
 PARTS = ("core", FOLDER, "sim/world/coroutine.c", "sim/world/coroutine.h")
 MUTANTS = Mutants(f"{FOLDER}/mutants.toml", PARTS)
 SECONDS = 600
-"""More than any program or mutant takes."""
+"""An upper limit for any program or mutant."""
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 _INCLUDES = (f"-I{FOLDER}", f"-I{FOLDER}/programs", "-Isim/world", "-Icore/include")
 _FLAGS = ("-std=gnu11", "-g", "-mpopcnt", *_WARNINGS, *_INCLUDES, '-DXS_PLATFORM="platform_litmus.h"')
 _TESTED = ("-O1", "-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-fno-builtin")
-"""How code under test is compiled: it calls the explorer before each plain access."""
+"""Compiler flags for code under test: the explorer is called before each plain access."""
 
 _OBJECT = ("-r", "-nostdlib")
 _MUTABLE = (f"{FOLDER}/path.c", f"{FOLDER}/programs/blocks.c")
-"""The engine, and the program that uses inner parts of it: what a mutant can change."""
+"""The engine, and the program with access to its inner parts: the files that a mutant can change."""
 
 _LINE = re.compile(r"^(?P<name>\w+) +(?P<verdict>ok|FAILED)  (?P<states>\d+) states, .*?, (?P<seconds>[\d.]+) s")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a program; `why` it failed, and the whole run that did, is in `text`."""
+    """The outcome of a program; `text` has the reason of a failure, and the whole failed run."""
 
     name: str
     passed: bool
@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def bounded(self) -> bool:
-        """Whether it was not explored to its end."""
+        """Whether the exploration was not complete."""
         return self.why.startswith(("BOUND", "more than"))
 
 
@@ -104,13 +104,13 @@ def _tested(tools: root.Root) -> str:
 
 
 def compiled(tools: root.Root) -> Path:
-    """All programs, as one."""
+    """All programs in one executable."""
     parts = (f"{FOLDER}/explore.h",)
     return build.userspace(tools, "litmus", [_tested(tools), _explorer(tools)], parts=parts)
 
 
 def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
-    """The same with a mutant in it. Of two definitions the linker takes the first one, which is the mutant's."""
+    """The same with a mutant. Of two definitions the linker takes the first, which is the mutant's."""
     flags = (*_FLAGS, *_TESTED, "-Wno-error", "-nodefaultlibs", "-Wl,-z,muldefs")
     libraries = (_tested(tools), _explorer(tools), "-lc", "-lgcc")
     with MUTANTS.planted(mutant) as source_dir:
@@ -136,7 +136,7 @@ def explore(program: Path, *words: str) -> list[Outcome]:
 
 
 def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
-    """How the first of its programs that catches a mutant fails; the last one's outcome if none does."""
+    """The failure of the first program that catches a mutant; the last outcome if none does."""
     program = compiled_mutant(tools, mutant)
     outcomes = explore(program, "--quiet", *mutant.programs)
     return next((outcome for outcome in outcomes if not outcome.passed), outcomes[-1])
@@ -147,11 +147,11 @@ def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
 _SITE = re.compile(r"^site (\d+)\t(\w+)\t(.*)\t(\w+)\t(.*)$", re.MULTILINE)
 _WEAKER = {"full": ("acq_rel", "relaxed"), "acquire": ("relaxed",), "release": ("relaxed",)}
 _NOT_ORDERS = re.compile(r"^(?:lock|unlock|enter|exit)\b")
-"""What stands for something else: left alone."""
+"""Sites that stand for other operations: left alone."""
 
 
 def _sites(program: Path, name: str) -> dict[Order, list[str]]:
-    """Weaker orders for the engine's accesses that a program meets; by their number in it."""
+    """Weaker orders for the engine's accesses that a program meets, with the numbers of the accesses in the program."""
     found: dict[Order, list[str]] = {}
     for number, order, file, function, text in _SITE.findall(build.run_userspace(program, ["--sites", name])[1]):
         if "core/" in file and not _NOT_ORDERS.match(text):
@@ -167,7 +167,7 @@ def _is_needed(program: Path, name: str, order: Order, numbers: Sequence[str]) -
 
 
 def survivors(program: Path, console: Console | None = None) -> list[Order]:
-    """The weakest orders that no program notices, one at a time. The quickest programs are asked first."""
+    """The weakest orders that no program notices, one at a time. The fastest programs are run first."""
     programs = sorted(explore(program), key=lambda outcome: outcome.states)
     needed: dict[Order, bool] = {}
     with ThreadPoolExecutor(2) as pool:
@@ -186,7 +186,7 @@ def survivors(program: Path, console: Console | None = None) -> list[Order]:
     return sorted(found - weaker)
 
 
-# ---- what make litmus shows ----
+# ---- the output of make litmus ----
 
 
 def _new_table(title: str, *right: str) -> Table:
@@ -213,7 +213,7 @@ def _run(tools: root.Root, console: Console, names: Sequence[str]) -> int:
 
 
 def _run_mutants(tools: root.Root, console: Console, names: Sequence[str]) -> int:
-    """Try the mutants, two at a time: they are compiled one by one."""
+    """Try the mutants, two at a time; each is compiled separately."""
     wanted = MUTANTS.named(*names)
     table = _new_table("mutants", "states", "s")
     table.add_column("by")
@@ -232,7 +232,7 @@ def _run_mutants(tools: root.Root, console: Console, names: Sequence[str]) -> in
 
 
 def _run_orders(tools: root.Root, console: Console, names: Sequence[str]) -> int:
-    """Which orders are not needed, compared with the list of those that are known."""
+    """The orders that are not needed, compared with the list of known ones."""
     if names:
         raise UserError("orders are asked for of all programs: give no names")
     found, known = survivors(compiled(tools), console), needless()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Mutants: changes of one text of the sources that a check must catch, listed in a TOML file beside that check."""
+"""Mutants: small changes of the sources that a check must catch, listed in a TOML file beside the check."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from xsmmu_lab.setup import build
 
 @dataclass(frozen=True)
 class Mutant:
-    """`good` stands once in `file` and becomes `bad`; one of `programs` must catch that, if a check has several.
+    """`good` occurs once in `file` and becomes `bad`; one of `programs` must catch the change, if a check has several.
 
     In C sources, tokens are compared: white space, comments and names of local variables may change (csource.find()).
 
-    Some show only where the CPU's pages are larger: `page` is their size (checks/pages.py).
+    Some mutants show only with larger CPU pages: `page` is the size (checks/pages.py).
     """
 
     name: str
@@ -38,13 +38,13 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Mutants:
-    """A list of them in a file of the project, and the parts of a checkout that they are planted in."""
+    """A list of mutants in a file of the project, and the parts of a checkout in which the mutants are planted."""
 
     file: str
     parts: Sequence[str]
 
     def named(self, *names: str) -> list[Mutant]:
-        """Those of these names; all if none is given."""
+        """The mutants with these names; all if none is given."""
         entries = tomllib.loads((PROJECT / self.file).read_text())["mutant"]
         unknown = sorted(set(names) - {entry["name"] for entry in entries})
         if unknown:
@@ -54,7 +54,7 @@ class Mutants:
         return [Mutant(**entry | {each: tuple(entry.get(each, ())) for each in lists}) for entry in wanted]
 
     def changed(self, mutant: Mutant) -> str:
-        """Its file's text with the mutant in it; UserError where that has moved."""
+        """The file's text with the mutant; UserError if `good` was not found once."""
         text = (PROJECT / mutant.file).read_text()
         places = csource.find(text, mutant.good) if mutant.file.endswith((".c", ".h")) else _find(text, mutant.good)
         if len(places) != 1:
@@ -64,7 +64,7 @@ class Mutants:
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[Path]:
-        """A copy of the parts, with the mutant in it."""
+        """A copy of the parts, with the mutant."""
         with tempfile.TemporaryDirectory(prefix="xsmmu-mutant-") as folder:
             for name, content in build.sources(PROJECT, self.parts).items():
                 target = Path(folder) / name
@@ -75,5 +75,5 @@ class Mutants:
 
 
 def _find(text: str, part: str) -> list[csource.Place]:
-    """Where the part stands to the letter."""
+    """The exact occurrences of the part."""
     return [csource.Place(at, at + len(part)) for at in range(len(text)) if text.startswith(part, at)]

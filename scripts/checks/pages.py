@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sizes of a CPU's pages, for which the engine is compiled: XS_PAGE_LG2 of a userspace world (xsmmu/needs.h)."""
+"""Page sizes for which the engine is compiled: XS_PAGE_LG2 of a userspace world (xsmmu/needs.h)."""
 
 from __future__ import annotations
 

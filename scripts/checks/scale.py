@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one CPU cannot show (sim/scale/): transfers of lines between CPUs, locks, and what a long life does to IOVAs.
+"""Effects of many CPUs and long lives (sim/scale/): line transfers between CPUs, locks, and the ageing of IOVAs.
 
-`python -m checks.scale count|ageing` is what `make scale` and `make ageing` call. All is counted by a simulation that
+`make scale` and `make ageing` call `python -m checks.scale count|ageing`. All figures are counts of a simulation that
 repeats bit for bit; nothing is measured by a clock.
 """
 
@@ -48,7 +48,7 @@ _FLAGS = (
 )
 _OBJECT = ("-r", "-nostdlib")
 _HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
-"""Calls at each access; no loop becomes a memset(), which would have none."""
+"""A call at each access; loops are not replaced by memset(), which would have no such calls."""
 _IN_PLACE = ("-fno-toplevel-reorder", "-fno-reorder-functions", "-fno-reorder-blocks-and-partition")
 """The engine's code stays between the labels of path.c."""
 
@@ -62,9 +62,9 @@ _TIMEOUT_S: Final = 3600
 
 
 def compiled(tools: root.Root, hooked: bool = True) -> Path:
-    """xsmmu-scale with the engine hooked at each access to memory, or as fast as it can be."""
+    """xsmmu-scale with the engine hooked at each access to memory, or optimised for speed."""
     files = sorted(str(file.relative_to(PROJECT)) for file in (PROJECT / "sim/scale").glob("*.c"))
-    # The probes are there to test the hooks.
+    # The probes test the hooks.
     engine = ["sim/scale/path.c", *(["sim/scale/hook_test.c"] if hooked else [])]
     others = [file for file in files if file not in engine]
     flags = (*_OBJECT, *(_HOOKED if hooked else _IN_PLACE))
@@ -74,7 +74,7 @@ def compiled(tools: root.Root, hooked: bool = True) -> Path:
 
 
 def run(program: Path, *words: str) -> list[dict[str, Any]]:
-    """The lines that the program prints."""
+    """The JSON lines that the program prints."""
     done = host.run([str(program), *words], env=host.system_env(), timeout=_TIMEOUT_S)
     if done.returncode != 0:
         raise UserError(f"xsmmu-scale {' '.join(words)} failed", (done.stdout + done.stderr).splitlines())
@@ -96,7 +96,7 @@ class Config:
     polls: int = _POLLS
 
     def words(self) -> list[str]:
-        """As the program has them."""
+        """The arguments for the program."""
         warm = _WARM_POLLS[self.life] if self.warm is None else self.warm
         return [
             *("count", "--policy", self.policy, "--cpus", str(self.cpus), "--elsewhere", str(self.elsewhere)),
@@ -108,7 +108,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Count:
-    """What one run counted. Without `raw` it failed, and `error` says why."""
+    """The counts of a run. Without `raw` the run failed, and `error` is the reason."""
 
     config: Config
     raw: dict[str, Any]
@@ -123,7 +123,7 @@ class Count:
         return count / int(self.raw["unmaps"])
 
     def transfers(self, of: str = "engine") -> float:
-        """Transfers of lines per page, of the engine's own ones or of one kind of the kernel's."""
+        """Line transfers per page, for the engine's own lines or for a kind of the kernel's."""
         return self._per_page(sum(int(self.raw[of][kind]) for kind in _TRANSFERS))
 
     @property
@@ -133,27 +133,27 @@ class Count:
 
     @property
     def locks(self) -> float:
-        """Acquisitions per page."""
+        """Lock acquisitions per page."""
         return self._per_page(self.raw["locks"]["taken"])
 
     @property
     def locks_fetched(self) -> float:
-        """Acquisitions per page whose line was another CPU's."""
+        """Lock acquisitions per page that fetched the lock's line from another CPU."""
         return self._per_page(self.raw["locks"]["fetched"])
 
     @property
     def lock_waits(self) -> float:
-        """Acquisitions per page that another CPU's kept waiting."""
+        """Lock acquisitions per page that waited for another CPU."""
         return self._per_page(self.raw["locks"]["waits"])
 
     @property
     def queue_waits(self) -> float:
-        """Of the IOMMU's queue, per page."""
+        """Waits per page for the lock of the IOMMU's queue."""
         return self._per_page(self.raw["queue_lock"]["waits"])
 
     @property
     def flushes_per_poll(self) -> float:
-        """Of all causes."""
+        """Flushes per poll, of all causes."""
         return int(sum(self.raw["flushes"].values())) / int(self.raw["polls"])
 
     @property
@@ -163,22 +163,22 @@ class Count:
 
     @property
     def spread(self) -> float:
-        """Pages of the blocks that have anything mapped, for each page that is."""
+        """Pages of blocks with any mapping, per mapped page."""
         return 64 * int(self.raw["iova"]["blocks"]) / int(self.raw["iova"]["live_pages"])
 
     @property
     def taken(self) -> float:
-        """Pages that the engine has taken from the space, for each page that is mapped."""
+        """Pages that the engine has taken from the space, per mapped page."""
         return int(self.raw["iova"]["taken_pages"]) / int(self.raw["iova"]["live_pages"])
 
     @property
     def kept(self) -> float:
-        """Pages that the engine has taken beyond twice those that are mapped, for each CPU."""
+        """Pages that the engine has taken beyond twice the mapped pages, per CPU."""
         iova = self.raw["iova"]
         return (int(iova["taken_pages"]) - 2 * int(iova["live_pages"])) / self.config.cpus
 
     def row(self) -> dict[str, Any]:
-        """As a result keeps it."""
+        """The row in a result."""
         if self.error:
             return {"name": self.name, "config": vars(self.config), "error": self.error}
         kernel = {f"{kind}_transfers_per_page": self.transfers(kind) for kind in ("table", "page", "queue")}
@@ -197,7 +197,7 @@ class Count:
 
 
 def counted(program: Path, config: Config, *words: str) -> Count:
-    """Run one configuration. A space that is too small for it is a result, too."""
+    """Run one configuration. A space that is too small for the configuration is a result, too."""
     try:
         [raw] = run(program, *config.words(), *words)
     except UserError as error:
@@ -210,7 +210,7 @@ def counted(program: Path, config: Config, *words: str) -> Count:
 def matrix(
     policies: Iterable[str], cpus: Sequence[int], elsewhere: Sequence[int], lives: Iterable[str], seed: int, slice_: int
 ) -> list[Config]:
-    """All configurations. On one CPU nothing is elsewhere, so the shares differ in nothing."""
+    """All configurations. With one CPU the shares of other CPUs make no difference."""
     found = []
     for life, share, policy in itertools.product(lives, elsewhere, policies):
         for aware in (False, True) if policy in AWARE else (False,):
@@ -222,7 +222,7 @@ def matrix(
 
 
 def _groups(counts: Sequence[Count]) -> list[tuple[str, list[Count]]]:
-    """By lifetime and share, with a title."""
+    """Grouped by lifetime and share, with a title."""
     groups: dict[str, list[Count]] = {}
     for count in counts:
         groups.setdefault(_workload(count.config), []).append(count)
@@ -281,7 +281,7 @@ _DETAILS: Final[tuple[tuple[str, Callable[[Count], str]], ...]] = (
 
 
 def details_table(title: str, counts: Sequence[Count], cpus: int) -> Table:
-    """All that was counted with so many CPUs."""
+    """All counts for this number of CPUs."""
     table = _table(f"{_cpus(cpus)}: {title}", "policy")
     for header, _ in _DETAILS:
         table.add_column(header, justify="right", no_wrap=True)
@@ -292,7 +292,7 @@ def details_table(title: str, counts: Sequence[Count], cpus: int) -> Table:
 
 
 def ageing_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """What a long life does."""
+    """The ageing of each policy."""
     table = _table("After so many maps", "policy")
     headers = ("maps", "live\npages", "handed\nout", "taken", "taken\n/live", "tables", "engine's\nMiB")
     for header in (*headers, "instructions\n/map+unmap", "instructions\n/page"):
@@ -313,7 +313,7 @@ def ageing_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def instructions(line: dict[str, Any]) -> tuple[float, float]:
-    """The engine's instructions for a map and its unmap, and for each page of those."""
+    """The engine's instructions per map and unmap, and per page of them."""
     window = line["window"]
     maps, pages = window["maps"] + window["unmaps"], window["mapped_pages"] + window["unmapped_pages"]
     return 2 * window["instructions"] / maps, 2 * window["instructions"] / pages
@@ -323,7 +323,7 @@ def instructions(line: dict[str, Any]) -> tuple[float, float]:
 
 
 def sites_table(tools: root.Root, program: Path, count: Count, most: int) -> Table:
-    """The places in the source that cause most transfers."""
+    """The source places with the most transfers."""
     found = sorted(count.raw["sites"].items(), key=lambda site: -site[1])[:most]
     argv = ["addr2line", "-f", "-i", "-p", "-s", "-e", tools.inside(program), *(f"0x{pc}" for pc, _ in found)]
     text = tools.run(argv).stdout
@@ -351,12 +351,12 @@ _OTHERS: Final = ("#8c1d40", "#3d5a00", "#7a5c00")
 
 
 def _colour(policy: str) -> str:
-    """A policy's colour; those that are new share a few."""
+    """A policy's colour; new policies share a few colours."""
     return _COLOURS.get(policy) or _OTHERS[POLICIES.index(policy) % len(_OTHERS)]
 
 
 def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
-    """Transfers per page against CPUs, one panel for each lifetime and share."""
+    """Transfers per page against CPUs, a panel per lifetime and share."""
     groups = _groups([count for count in counts if not count.error])
 
     def draw(heading: str) -> Figure:
@@ -399,7 +399,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
 
 
 def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
-    """Pages taken for each live one, and instructions, against maps."""
+    """Pages taken per live page, and instructions, against maps."""
 
     def draw(heading: str) -> Figure:
         fig = Figure(figsize=(7.2, 3.2), layout="constrained")
@@ -432,7 +432,7 @@ def _heading() -> str:
 
 
 def keep(parent: Path, name: str, result: dict[str, Any], picture: plots.Plot) -> Path:
-    """Write results/<name>-<UTC time>/, whole or not at all."""
+    """Write results/<name>-<UTC time>/ atomically."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     folder = parent / f".{name}-{time}-{os.getpid()}"
     folder.mkdir(parents=True)
@@ -443,12 +443,12 @@ def keep(parent: Path, name: str, result: dict[str, Any], picture: plots.Plot) -
     return target
 
 
-# -- what is claimed -------------------------------------------------------------------------------
+# -- claims -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the engine is to hold to: a figure and its limit, in the configurations that `of` selects."""
+    """A promise about the engine: a figure and its limit, in the configurations that `of` selects."""
 
     text: str
     of: Callable[[Config], bool]
@@ -457,7 +457,7 @@ class Claim:
 
 
 KEPT_PAGES: Final = 2048
-"""IOVA pages that one CPU may keep beside twice those that are mapped: what it has deferred, stashed and has open."""
+"""IOVA pages that a CPU may keep beside twice the mapped pages: deferred, cached and current."""
 
 CLAIMS: Final = (
     Claim(
@@ -472,7 +472,7 @@ CLAIMS: Final = (
         Count.transfers,
         1.5,
     ),
-    # F&S flushes whenever a block is empty: four times for 256 pages.
+    # F&S flushes when a block becomes empty: four times for 256 pages.
     Claim(
         "one flush a poll, wherever pages are unmapped",
         lambda config: config.policy in ("xsmmu", "fused"),
@@ -582,7 +582,7 @@ def run_count(
         console.print(transfers_table(title, group))
     for title, group in _groups(counts):
         for n in [n for n in QUICK_CPUS if n in cpus] or cpus:
-            # On one CPU nothing is elsewhere: once is enough.
+            # With one CPU there is no other: once is enough.
             if n > 1 or group[0].config.elsewhere == elsewhere[0]:
                 console.print(details_table(title, group, n))
     for count in counts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The simulated world (sim/): builds it, runs it, and plants the mutants that it must catch.
+"""The simulated world (sim/): builds and runs it, and plants the mutants that it must catch.
 
-`python -m checks.sim run|mutants|long|fuzz` is what `make sim`, `mutants`, `sim-long` and `fuzz` call.
+`make sim`, `mutants`, `sim-long` and `fuzz` call `python -m checks.sim run|mutants|long|fuzz`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _FLAGS = (
 _FOLDERS = ("sim/world", "sim/check", "sim/run")
 _FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
 _MUTABLE = ("sim/world/path.c", "sim/world/sim_iommu.c")
-"""The engine, and the seam below it: where mutants are."""
+"""The engine, and the seam below: the files with mutants."""
 
 _SEEDS_OF_A_MUTANT = 200
 FUZZ_CANARY = "double-release"
-"""The mutant that the fuzzer has to find, to test the fuzzing."""
+"""The mutant that the fuzzer must find, as a test of the fuzzing."""
 
 
 def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
@@ -71,7 +71,7 @@ def compiled(
 
 
 def compiled_mutant(tools: root.Root, mutant: Mutant, page: str | None = None) -> Path:
-    """xsmmu-sim with a mutant in it. What no mutant changes is compiled once for all of them."""
+    """xsmmu-sim with a mutant. Files without mutants are compiled once."""
     # A mutant may leave a function without a caller.
     flags = (*_FLAGS, "-O1", "-Wno-error", *pages.FLAGS[page or mutant.page])
     others = [file for file in _c_files(PROJECT, _FOLDERS) if file not in _MUTABLE]
@@ -105,7 +105,7 @@ def compiled_fuzzer(tools: root.Root, mutant: Mutant | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """The end of a run."""
 
     status: int
     text: str
@@ -117,7 +117,7 @@ class Outcome:
 
     @property
     def checker(self) -> str:
-        """Which checker failed, if one did."""
+        """The checker that failed, if any."""
         return self._found(r"^FAIL (\w+):")
 
     @property
@@ -132,7 +132,7 @@ class Outcome:
 
     @property
     def digest(self) -> str:
-        """Of a run without a failure."""
+        """The digest of a run without a failure."""
         return self._found(r"digest ([0-9a-f]+)")
 
 
@@ -144,7 +144,7 @@ def run(program: Path, *words: str, timeout: float | None = None) -> Outcome:
 
 
 def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
-    """Swarm runs until the mutant is caught, or was given its chance."""
+    """Swarm runs until the mutant is caught, or the budget is used up."""
     events = MUTANT_OPERATIONS // _SEEDS_OF_A_MUTANT
     words = ["--swarm", "--policy", "any", "--seeds", str(_SEEDS_OF_A_MUTANT), "--events", str(events), "--no-shrink"]
     words += ["--mutant", mutant.name]
@@ -166,18 +166,18 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
 
 
 def fuzz_canary(tools: root.Root) -> Outcome:
-    """Fuzz an engine with a bug, until it is found."""
+    """Fuzz an engine with a bug, until the fuzzer finds the bug."""
     return fuzz(tools, "any", _mutant_named(FUZZ_CANARY), 2 * MUTANT_SECONDS)
 
 
 def fuzz(tools: root.Root, policy: str, mutant: Mutant | None, seconds: int, corpus: Path | None = None) -> Outcome:
-    """Fuzz for so many seconds, or until a failure, whose text ends with the line that repeats it."""
+    """Fuzz for `seconds`, or until a failure; the text of a failure ends with the line that repeats it."""
     program = compiled_fuzzer(tools, mutant)
     with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
         words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20", "-seed=1"]
         words += [*_policy_word(policy), f"-artifact_prefix={folder}/", str(corpus or folder)]
         outcome = run(program, *words, timeout=seconds + 120)
-        # A crash, a leak, a time-out: one at most, for the fuzzer ends with it.
+        # A crash, a leak or a time-out: at most one, because the fuzzer ends then.
         for artifact in sorted(Path(folder).glob("*-*")):
             line = f"replay: make fuzz POLICY={policy}{f' MUTANT={mutant.name}' if mutant else ''}"
             packed = base64.b64encode(artifact.read_bytes()).decode()
@@ -186,7 +186,7 @@ def fuzz(tools: root.Root, policy: str, mutant: Mutant | None, seconds: int, cor
 
 
 def fuzz_again(tools: root.Root, policy: str, mutant: Mutant | None, packed: str) -> Outcome:
-    """One input of the fuzzer, as its replay line has it."""
+    """One input of the fuzzer, given as in its replay line."""
     try:
         content = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -203,13 +203,13 @@ def _policy_word(policy: str) -> list[str]:
 
 
 def _run_long(tools: root.Root, billions: float) -> int:
-    """So many operations in total, swarm and plain in turn; what is done is kept, and gone on with."""
+    """Run so many operations in total, swarm and plain in turn; progress is kept, and a later run continues."""
     built = compiled(tools)
     state_file = tools.cache / f"sim-long-{built.parent.name}.json"
     state = json.loads(state_file.read_text()) if state_file.exists() else {"seed": 1, "operations": 0, "seconds": 0.0}
     console = Console(soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="xsmmu-sim-") as folder:
-        # Its own: others' builds may push this one out of the cache meanwhile.
+        # A private copy: other builds may push this program out of the cache meanwhile.
         program = Path(shutil.copy2(built, folder))
         return _run_rounds(program, state, state_file, billions, console)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`make tidy`: style as a check. Each check yields findings; one finding fails the run.
 
-Sources are read by cstyle; what only a compiler or a tool can tell runs in the private root. The last line has the
-form that test runners use.
+Sources are read by cstyle; checks that need a compiler or a tool run in the private root. The last line has the form
+that test runners use.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ENGINE_FLAGS = (
     *(f"-Wstack-usage={FRAME_BYTES}", f"-Wframe-larger-than={FRAME_BYTES}", "-Werror"),
 )
 _SHELLCHECK = ("--format=gcc", "--external-sources", "--source-path=SCRIPTDIR", "--exclude=SC1091")
-"""Files that only a guest has are named by directives, and not followed (SC1091)."""
+"""Directives name files that exist only in a guest, and such files are not followed (SC1091)."""
 _COMPILER_CALLS = {"memcpy", "memmove", "memset", "memcmp"}
-"""What gcc may call by itself, so what every world has."""
+"""Functions that gcc may call by itself, so that every world has them."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Tree:
     path: Path
 
     def files(self) -> Iterator[Path]:
-        """Files that people wrote, relative to the checkout, in order."""
+        """Source files, relative to the checkout, in order."""
         for file in sorted(self.path.rglob("*")):
             relative = file.relative_to(self.path)
             if _SKIPPED.isdisjoint(relative.parts) and file.is_file() and not _MADE.search(str(relative)):
@@ -112,17 +112,17 @@ def kernel_style(tree: Tree) -> Iterator[str]:
 
 
 def engine_words(tree: Tree) -> Iterator[str]:
-    """The engine knows no world."""
+    """The engine contains no words of a world."""
     return _style(tree, cstyle.freestanding, "core")
 
 
 def version_tests(tree: Tree) -> Iterator[str]:
-    """The module probes; it does not test versions."""
+    """The module probes for interfaces instead of testing versions."""
     return _style(tree, cstyle.version_tests, "kmod", "lab/module", but="kmod/compat")
 
 
 def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:
-    """The engine compiles with a compiler alone, keeps its frames small, and calls nothing but its world."""
+    """The engine compiles without a library, keeps its frames small, and calls only its world."""
     engine = [str(file) for file in tree.c_files("core", suffixes=(".c",))]
     include = host_text(tools, ["gcc-14", "-print-file-name=include"]).strip()
     folders = ["-isystem", include, "-Icore/include", "-Itests/freestanding"]
@@ -141,7 +141,7 @@ def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:
 
 
 def host_text(tools: root.Root, argv: list[str]) -> str:
-    """What a command of the root prints."""
+    """The output of a command in the root."""
     result = tools.run(argv)
     if result.returncode != 0:
         raise UserError(f"{argv[0]} failed", result.stderr.splitlines())
@@ -149,7 +149,7 @@ def host_text(tools: root.Root, argv: list[str]) -> str:
 
 
 def modules_compile(tree: Tree, tools: root.Root, console: Console) -> Iterator[str]:
-    """Every module builds for every kernel without a warning, extra ones included, and keeps its frames small."""
+    """Every module builds for every kernel without a warning, including extra warnings, and keeps its frames small."""
     strict = ("W=1", f"KCFLAGS=-Werror -Wframe-larger-than={FRAME_BYTES}", "KBUILD_MODPOST_WARN=")
     folders = [str(file.parent) for file in tree.files() if file.name == "Kbuild"]
     for name in kernels.stock_names():
@@ -197,14 +197,14 @@ def floors(tree: Tree) -> Iterator[str]:
 
 
 def _broken_contracts(text: str) -> list[str]:
-    """What import-linter says below its heading of broken contracts; all of it where it has none."""
+    """import-linter's output below its heading of broken contracts; the whole output without that heading."""
     _, heading, rest = text.partition("Broken contracts")
     lines = [line.strip() for line in (rest if heading else text).splitlines()]
     return [line for line in lines if line.strip("-")]
 
 
 def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]]]:
-    """All checks by name, in the order they run: those that need no root first."""
+    """All checks by name, in their order of execution: checks without a root first."""
     made: list[root.Root] = []
 
     def tools() -> root.Root:
@@ -229,7 +229,7 @@ def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]
 
 
 def main() -> int:
-    """Run all checks; return the exit status."""
+    """Run all checks; returns the exit status."""
     host.interrupt_on_sigterm()
     console = Console(highlight=False, soft_wrap=True)
     failed = 0

@@ -26,6 +26,8 @@
 #include <linux/slab.h>
 #include <trace/events/iommu.h>
 
+#include <xsmmu/dma.h>
+
 #include "compat/compat.h"
 #include "xsmmu.h"
 
@@ -131,7 +133,7 @@ static bool has_msi_pages(const struct list_head *regions)
 static int reserve_msi_pages(struct xs_group *group,
 			     const struct list_head *regions)
 {
-	struct xs_space *space = &group->engine.space;
+	struct xs_space *space = &group->backend.engine.space;
 	u64 top = XS_LOW_LAST;
 	int error = 0;
 
@@ -162,7 +164,7 @@ static int reserve_regions(struct xs_group *group)
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
 	if (!error)
 		error = each_reserved(group, &regions, reserve,
-				      &group->engine.space);
+				      &group->backend.engine.space);
 	if (!error)
 		error = reserve_msi_pages(group, &regions);
 	free_regions(&regions);
@@ -183,26 +185,6 @@ static void run_no_more(struct xs_group *group)
 	cpus_read_lock();
 	list_del(&group->running);
 	cpus_read_unlock();
-}
-
-static const struct xs_ops_instance *instance_get(struct xs_group *group)
-{
-	u32 kind = group->tuning.copy_bytes ? XS_INSTANCES : 0;
-	u32 i;
-
-	for (i = 0; i < XS_INSTANCES; i++) {
-		if (!xs_instance_groups[i]) {
-			xs_instance_groups[i] = group;
-			return &xs_ops_instances[kind + i];
-		}
-	}
-	return NULL;
-}
-
-static void instance_put(struct xs_group *group)
-{
-	*group->instance->group = NULL;
-	group->instance = NULL;
 }
 
 /* Reason why an engine cannot use @domain; NULL if an engine can. */
@@ -298,12 +280,40 @@ static const char *check_stale_mappings(struct xs_group *group,
 	return failure;
 }
 
+/* True if all devices have one IOMMU, and so one page table. */
+static bool is_of_one_iommu(const struct xs_group *group,
+			    const struct xs_device *xdev)
+{
+	struct xs_device *other;
+
+	list_for_each_entry(other, &group->devices, list)
+		if (!other->gone && other->seen.iommu != xdev->seen.iommu)
+			return false;
+	return true;
+}
+
+struct xs_backend_config xs_group_backend_config(const struct xs_group *group,
+						 const struct xs_device *xdev)
+{
+	struct xs_backend_config config = {
+		.domain = iommu_get_domain_for_dev(xdev->dev),
+		.dev = xdev->dev,
+		.iommu = &xdev->seen.like,
+		.direct = group->direct,
+	};
+
+	if (!is_of_one_iommu(group, xdev))
+		config.no_direct = "its IOMMU group has more than one IOMMU";
+	return config;
+}
+
 static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 			       struct iommu_domain *domain)
 {
+	struct xs_backend_config backend_config = xs_group_backend_config(group, xdev);
 	struct xs_engine_config config = {
 		.ops = &xs_linux_backend,
-		.backend = group,
+		.backend = &group->backend,
 		.cpu_count = nr_cpu_ids,
 		.policy = group->policy,
 		.tuning = &group->tuning,
@@ -314,17 +324,17 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 	/* Per-CPU memory exists only for possible CPUs. */
 	if (num_possible_cpus() != nr_cpu_ids)
 		return "the numbers of the CPUs have gaps";
-	if (xs_backend_init(group, domain, xdev))
+	if (xs_backend_init(&group->backend, &backend_config))
 		return "out of memory";
-	config.remembers = group->iommu.kicks || XS_REFUSES;
-	if (xs_engine_init(&group->engine, &config)) {
-		xs_backend_exit(group);
+	config.remembers = group->backend.domain.iommu.kicks || XS_REFUSES;
+	if (xs_engine_init(&group->backend.engine, &config)) {
+		xs_backend_exit(&group->backend);
 		return "no IOVA space or out of memory";
 	}
 	if (reserve_regions(group) || (xs_instance_copies(&group->instance->ops) &&
-			       xs_engine_add_pool(&group->engine))) {
-		xs_backend_exit(group);
-		xs_engine_destroy(&group->engine);
+			       xs_engine_add_pool(&group->backend.engine))) {
+		xs_backend_exit(&group->backend);
+		xs_engine_destroy(&group->backend.engine);
 		return "out of memory";
 	}
 	group->geometry = domain->geometry;
@@ -354,16 +364,17 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 	failure = check_stale_mappings(group, domain);
 	if (failure)
 		return failure;
-	group->instance = instance_get(group);
+	group->instance = xs_instance_get(&group->backend, group->tuning.copy_bytes);
 	if (!group->instance)
 		return "too many IOMMU groups are attached already";
 	failure = engine_make(group, xdev, domain);
 	if (failure) {
-		instance_put(group);
+		xs_instance_put(group->instance);
+		group->instance = NULL;
 		return failure;
 	}
 	/* Invalidates cached translations of the kernel's own path. */
-	xs_backend_flush(group);
+	xs_backend_flush(&group->backend);
 	run(group);
 	__module_get(THIS_MODULE);
 	return NULL;
@@ -372,6 +383,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 /* A driver has come while the group is orphaned. The group may have another domain by now. */
 static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 {
+	struct xs_backend_config config;
 	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
 	const char *failure = check_domain(domain);
 
@@ -380,16 +392,17 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
 	    domain->geometry.aperture_end != group->geometry.aperture_end)
 		return "its IOMMU group has other addresses than before";
-	if (group->stuck_in)
-		xs_backend_retry_in(group, domain);
-	if (xs_backend_is_stuck(group))
+	if (group->backend.stuck_in)
+		xs_backend_retry_in(&group->backend, domain);
+	if (xs_backend_is_stuck(&group->backend))
 		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
 	failure = check_stale_mappings(group, domain);
 	if (failure)
 		return failure;
-	if (xs_backend_enter(group, domain, xdev))
+	config = xs_group_backend_config(group, xdev);
+	if (xs_backend_enter(&group->backend, &config))
 		return "out of memory";
-	xs_backend_flush(group);
+	xs_backend_flush(&group->backend);
 	return NULL;
 }
 
@@ -398,14 +411,15 @@ static void engine_stop(struct xs_group *group)
 {
 	run_no_more(group);
 	/* Waits for calls that have seen the module's operations. No device has them any more. */
-	xs_engine_settle(&group->engine);
-	xs_backend_exit(group);
-	xs_engine_leak_check(&group->engine, &group->sum);
-	xs_backend_flush(group);
+	xs_engine_settle(&group->backend.engine);
+	xs_backend_exit(&group->backend);
+	xs_engine_leak_check(&group->backend.engine, &group->sum);
+	xs_backend_flush(&group->backend);
 	xs_stats_add(&group->past, &group->sum);
-	xs_engine_destroy(&group->engine);
-	group->domain = NULL;
-	instance_put(group);
+	xs_engine_destroy(&group->backend.engine);
+	group->backend.domain.now = NULL;
+	xs_instance_put(group->instance);
+	group->instance = NULL;
 }
 
 void xs_group_set(struct xs_group *group)
@@ -413,7 +427,7 @@ void xs_group_set(struct xs_group *group)
 	struct xs_tuning tuning = xs_group_tuning(group);
 
 	if (group->instance)
-		xs_engine_set(&group->engine, group->policy, &tuning);
+		xs_engine_set(&group->backend.engine, group->policy, &tuning);
 }
 
 void xs_group_update_aware(struct xs_group *group)
@@ -431,6 +445,23 @@ void xs_group_update_aware(struct xs_group *group)
 	if (!xs_group_decide_again(group))
 		xs_group_set(group);
 }
+
+int __xsmmu_set_batch_aware(struct device *dev)
+{
+	struct xs_device *xdev;
+	int error = -ENODEV;
+
+	mutex_lock(&xs_mutex);
+	xdev = xs_device_find(dev);
+	if (xdev && xdev->bound) {
+		xdev->aware = true;
+		xs_group_update_aware(xdev->group);
+		error = 0;
+	}
+	mutex_unlock(&xs_mutex);
+	return error;
+}
+EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
 /* ---- device ---- */
 
@@ -656,25 +687,26 @@ static int keep(struct device *dev, void *group)
  * stays. While VFIO or another owner has the group, the default domain is kept for later, and
  * nothing is tried.
  */
-static int retry_stuck(struct device *dev, void *group)
+static int retry_stuck(struct device *dev, void *data)
 {
 	struct iommu_domain *domain = xs_locked_domain(dev);
+	struct xs_group *group = data;
 
 	if (domain && !has_own_domain(dev))
-		xs_backend_retry_in(group, domain);
+		xs_backend_retry_in(&group->backend, domain);
 	return 1;
 }
 
 /* Tries again to remove stuck pages. Returns true if some are left. */
 static bool is_stuck(struct xs_group *group)
 {
-	if (group->stuck_in) {
+	if (group->backend.stuck_in) {
 		group->clean = false;
 		if (!iommu_group_for_each_dev(group->iommu_group, group,
 					      retry_stuck))
-			xs_backend_retry_in(group, NULL);
+			xs_backend_retry_in(&group->backend, NULL);
 	}
-	return xs_backend_is_stuck(group);
+	return xs_backend_is_stuck(&group->backend);
 }
 
 /*
@@ -689,13 +721,13 @@ static bool detach(struct xs_group *group, struct device *locked)
 	struct xs_device *xdev;
 	bool live;
 
-	xs_backend_shut(group);
-	live = xs_engine_live(&group->engine) > 0;
+	xs_backend_fail_maps(&group->backend);
+	live = xs_engine_live(&group->backend.engine) > 0;
 	/* A stopped engine cannot retry removals, so deferred unmaps are flushed first. */
-	xs_engine_settle(&group->engine);
+	xs_engine_settle(&group->backend.engine);
 	/* For the same reason chunks are freed first. */
 	if (!live)
-		xs_chunks_drop(group);
+		xs_chunks_drop(&group->backend);
 	if (is_stuck(group) || live ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
 		return false;
@@ -719,7 +751,7 @@ static struct workqueue_struct *orphan_queue;
 /* True if a driver came while pages of the domain were stuck. All its maps fail. */
 static bool waits(const struct xs_group *group)
 {
-	return group->instance && group->attached && group->stuck_in;
+	return group->instance && group->attached && group->backend.stuck_in;
 }
 
 static bool is_orphaned(const struct xs_group *group)
@@ -786,22 +818,6 @@ static void domain_attached(void *unused, struct device *dev)
 }
 
 /*
- * Unmaps the rest of mappings that drivers have unmapped in part. The drivers are gone and
- * consider them unmapped, so nobody else will unmap them.
- */
-static void mend(struct xs_group *group)
-{
-	u64 torn = xs_engine_torn(&group->engine);
-
-	if (torn)
-		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are unmapped, as the drivers have gone\n",
-			iommu_group_id(group->iommu_group), torn);
-	mutex_lock(&group->trimming);
-	xs_engine_mend(&group->engine, true);
-	mutex_unlock(&group->trimming);
-}
-
-/*
  * Devres callback: the driver is gone, or its probe failed, and all managed resources of the
  * driver are freed. Managed resources are released last in, first out, and this resource was
  * added first. The notifications of the bus come either too early, before the managed DMA
@@ -819,10 +835,10 @@ static void released(struct device *dev, void *data)
 	xs_group_update_aware(group);
 	if (!group->attached) {
 		group->failure = NULL;
-		xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
-		mend(group);
+		xs_engine_flush(&group->backend.engine, XS_FLUSH_DRAIN);
+		xs_backend_mend(&group->backend);
 		if (!detach(group, dev)) {
-			xs_backend_leave(group);
+			xs_backend_leave(&group->backend);
 			queue_delayed_work(orphan_queue, &orphan_work,
 					   ORPHAN_TICKS);
 		}
@@ -836,7 +852,7 @@ static void released(struct device *dev, void *data)
 /* True if the engine maps in the group's own domain. */
 static bool is_at_work(const struct xs_group *group)
 {
-	return group->attached && !xs_backend_is_blocked(group);
+	return group->attached && !xs_backend_is_blocked(&group->backend);
 }
 
 /* Makes or resumes the engine for a claimed device. Returns the reason of a failure, or NULL. */
@@ -876,7 +892,7 @@ static const char *take(struct xs_device *xdev)
 	if (!failure)
 		xdev->blocked = false;
 	else if (!xdev->taken)
-		xdev->blocked = is_at_work(xdev->group) || xdev->group->stuck_in;
+		xdev->blocked = is_at_work(xdev->group) || xdev->group->backend.stuck_in;
 	if (failure && !xdev->taken && !xdev->blocked) {
 		unclaim(xdev);
 		return failure;

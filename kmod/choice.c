@@ -274,9 +274,15 @@ static struct xs_device *bound_device(struct xs_group *group)
 
 static void set_tables(struct xs_group *group, bool direct)
 {
+	struct xs_device *xdev = bound_device(group);
+	struct xs_backend_config config;
+
 	group->direct = direct;
-	if (group->instance)
-		xs_backend_set_tables(group, bound_device(group));
+	if (!group->instance)
+		return;
+	if (xdev)
+		config = xs_group_backend_config(group, xdev);
+	xs_backend_set_tables(&group->backend, xdev ? &config : NULL);
 }
 
 /* Evaluates `auto`, if `auto` is chosen. */

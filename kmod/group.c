@@ -52,11 +52,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group = kvzalloc(sizeof(*group), GFP_KERNEL | __GFP_NOFAIL);
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
-	INIT_WORK(&group->trim, xs_backend_trim);
-	INIT_DELAYED_WORK(&group->retry, xs_backend_retry);
-	INIT_WORK(&group->grow, xs_chunks_grow);
-	INIT_DELAYED_WORK(&group->shrink, xs_chunks_shrink);
-	mutex_init(&group->trimming);
+	xs_backend_create(&group->backend, iommu_group_id(iommu_group));
 	list_add_tail(&group->list, &xs_groups);
 	return group;
 }
@@ -185,7 +181,7 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
  */
 static void check_balance(struct xs_group *group)
 {
-	if (xs_engine_live(&group->engine) >= 0 ||
+	if (xs_engine_live(&group->backend.engine) >= 0 ||
 	    group->policy == xs_policy_find("strict"))
 		return;
 	pr_err("group %d: bug: more pages unmapped than mapped; policy is now strict\n",
@@ -196,7 +192,7 @@ static void check_balance(struct xs_group *group)
 s64 xs_group_live(struct xs_group *group)
 {
 	lockdep_assert_held(&xs_mutex);
-	return group->instance ? xs_engine_live(&group->engine) : 0;
+	return group->instance ? xs_engine_live(&group->backend.engine) : 0;
 }
 
 void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
@@ -205,23 +201,23 @@ void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
 	memset(sum, 0, sizeof(*sum));
 	if (group->instance) {
 		check_balance(group);
-		xs_engine_stats(&group->engine, sum);
+		xs_engine_stats(&group->backend.engine, sum);
 	}
 	xs_stats_add(sum, &group->past);
-	sum->commands_page += atomic64_read(&group->other_commands.page);
-	sum->commands_domain += atomic64_read(&group->other_commands.domain);
+	sum->commands_page += atomic64_read(&group->backend.counts.page);
+	sum->commands_domain += atomic64_read(&group->backend.counts.domain);
 }
 
 /* True if the group has pages that the IOMMU driver could not remove. */
 static bool is_stuck(const struct xs_group *group)
 {
-	return group->stuck_in ||
-	       (group->instance && xs_engine_stuck(&group->engine));
+	return group->backend.stuck_in ||
+	       (group->instance && xs_engine_stuck(&group->backend.engine));
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attached || xs_backend_is_blocked(group) || is_stuck(group))
+	if (!group->attached || xs_backend_is_blocked(&group->backend) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->policy, group->aware);
 }
@@ -237,14 +233,14 @@ const char *xs_group_state(struct xs_group *group)
 	if (!group->attached)
 		return group->instance ? "orphaned" : "idle";
 	/* Devices reach pages that their driver considers unmapped. */
-	if (xs_engine_torn(&group->engine))
+	if (xs_engine_torn(&group->backend.engine))
 		return "torn";
 	/*
 	 * Anybody may read the state at any rate, so the locks for statistics are taken only until
 	 * the group is active.
 	 */
 	if (!group->active) {
-		xs_engine_stats(&group->engine, &group->sum);
+		xs_engine_stats(&group->backend.engine, &group->sum);
 		group->active = group->sum.counts.maps ||
 				group->sum.counts.copied_maps;
 	}

@@ -24,32 +24,6 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
-#ifdef XS_FAIL_NTH
-static int fail_nth;
-module_param(fail_nth, int, 0644);
-
-bool xs_fails(void)
-{
-	int left = READ_ONCE(fail_nth);
-
-	while (left > 0 && !try_cmpxchg(&fail_nth, &left, left - 1))
-		;
-	return left == 1;
-}
-
-static int refuse;
-module_param(refuse, int, 0644);
-
-bool xs_refuses(void)
-{
-	int left = READ_ONCE(refuse);
-
-	while (left > 0 && !try_cmpxchg(&refuse, &left, left - 1))
-		;
-	return left > 0;
-}
-#endif
-
 static char *policy = "none";
 module_param(policy, charp, 0444);
 MODULE_PARM_DESC(policy, "like two rules behind all: class:02=POLICY;*=strict; auto: like *=auto (default none)");
@@ -208,8 +182,8 @@ static int cpu_dead(unsigned int cpu)
 	struct xs_group *group;
 
 	list_for_each_entry(group, &xs_running, running) {
-		xs_backend_forget_cpu(group, cpu);
-		xs_engine_retire_cpu(&group->engine, cpu);
+		xs_backend_forget_cpu(&group->backend, cpu);
+		xs_engine_retire_cpu(&group->backend.engine, cpu);
 	}
 	return 0;
 }
@@ -228,7 +202,7 @@ static int suspending(struct notifier_block *block, unsigned long event,
 	mutex_lock(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
 		if (group->instance)
-			xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
+			xs_engine_flush(&group->backend.engine, XS_FLUSH_DRAIN);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
 }

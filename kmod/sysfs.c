@@ -118,7 +118,7 @@ XS_RO(state);
 static ssize_t tables_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_group *group = xdev->group;
-	bool direct = group->instance ? READ_ONCE(group->tables.on) : group->direct;
+	bool direct = group->instance ? READ_ONCE(group->backend.domain.tables.on) : group->direct;
 
 	return sysfs_emit(page, direct ? "kernel [direct]\n" :
 					 "[kernel] direct\n");
@@ -269,18 +269,18 @@ XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(flushed_pages, sum->flushed_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
 XS_STAT(stuck_pages, xdev->group->instance ?
-		     xs_engine_stuck(&xdev->group->engine) : 0);
+		     xs_engine_stuck(&xdev->group->backend.engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
 XS_STAT(copied_bytes, sum->counts.copied_bytes);
 XS_STAT(copy_misses, sum->counts.copy_misses);
 XS_STAT(pool_bytes, xdev->group->instance ?
-		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
+		    (u64)xdev->group->backend.engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(bad_unmaps, sum->counts.bad_unmaps);
 XS_STAT(torn_pages, xdev->group->instance ?
-		    xs_engine_torn(&xdev->group->engine) : 0);
-XS_STAT(map_flushes, atomic64_read(&xdev->group->map_flushes));
+		    xs_engine_torn(&xdev->group->backend.engine) : 0);
+XS_STAT(map_flushes, atomic64_read(&xdev->group->backend.counts.map_flushes));
 XS_STAT(flush_unmap, sum->flushes[XS_FLUSH_UNMAP]);
 XS_STAT(flush_block, sum->flushes[XS_FLUSH_BLOCK]);
 XS_STAT(flush_poll, sum->flushes[XS_FLUSH_POLL]);

@@ -42,46 +42,14 @@
 
 #include <xsmmu/engine.h>
 
+#include "debug.h"
+#include "dma/misuse.h"
+#include "dma/ops.h"
+#include "domain/domain.h"
 #include "iommu/iommu.h"
-#include "tables/tables.h"
-
-#undef pr_fmt
-#define pr_fmt(fmt) "xsmmu: " fmt
-
-struct xs_group;
+#include "log.h"
 
 #define XS_MSI_PAGES	8
-
-typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
-			      phys_addr_t phys, size_t page_bytes, size_t pages,
-			      int prot, gfp_t gfp, size_t *mapped);
-
-/**
- * struct xs_group_cpu - per-CPU state of the backend of an attached group
- * @lock:	serializes the starts of @timer; taken with interrupts off
- * @timer:	fires when the oldest deferred unmap of the CPU reaches the window
- * @dirty:	entry in the list of groups that the end of the CPU's next NAPI poll flushes; only
- *		the CPU itself changes the list, with interrupts off
- * @group:	constant
- * @cpu:	constant
- */
-struct xs_group_cpu {
-	spinlock_t lock;
-	struct hrtimer timer;
-	struct list_head dirty;
-	struct xs_group *group;
-	u32 cpu;
-};
-
-/**
- * struct xs_group_commands - invalidation commands that the engine does not count
- * @page:	page-selective commands
- * @domain:	domain-selective commands
- */
-struct xs_group_commands {
-	atomic64_t page;
-	atomic64_t domain;
-};
 
 /**
  * struct xs_group - an IOMMU group
@@ -163,7 +131,7 @@ struct xs_group_commands {
  * @failure:	reason why the last attach failed; NULL if it succeeded
  */
 struct xs_group {
-	struct xs_engine engine;
+	struct xs_backend backend;
 	struct list_head list;
 	struct list_head running;
 	struct iommu_group *iommu_group;
@@ -180,46 +148,13 @@ struct xs_group {
 	u32 attached;
 	bool aware;
 	const struct xs_ops_instance *instance;
-	struct iommu_domain *domain;
 	struct iommu_domain_geometry geometry;
-	struct xs_tables tables;
-	struct xs_root root;
-	bool is_known;
-	bool maps_generic;
-	xs_map_pages_t map_pages;
-	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
-			      size_t page_bytes, size_t pages,
-			      struct iommu_iotlb_gather *gather);
-	char name[32];
 	bool active;
-	bool strayed;
-	bool torn;
-	const struct iommu_domain *stuck_in;
-	bool stuck_live;
-	struct iommu_domain *left;
-	unsigned long starved;
-	atomic_t partial;
-	bool was_orphaned;
-	bool leaves;
-	spinlock_t leaving;
-	struct xs_iommu iommu;
-	bool generic;
-	atomic64_t map_flushes;
-	struct xs_group_commands other_commands;
-	struct work_struct trim;
-	struct delayed_work retry;
-	struct work_struct grow;
-	struct delayed_work shrink;
-	struct mutex trimming;
-	int node;
-	struct xs_group_cpu *cpus;
 
 	struct xs_stats past;
 	struct xs_stats sum;
 	const char *failure;
 };
-
-static_assert(offsetof(struct xs_group, engine) == 0);
 
 /**
  * struct xs_seen - the IOMMU of a device and the domain that the device is attached to, as of the
@@ -506,6 +441,16 @@ void xs_group_set(struct xs_group *group);
 void xs_group_update_aware(struct xs_group *group);
 
 /**
+ * xs_group_backend_config - where a group's backend is to map
+ * @group: the group
+ * @xdev: a device of the group that has a driver, or that a driver is about to probe
+ *
+ * Context: xs_mutex, after xs_group_look().
+ */
+struct xs_backend_config xs_group_backend_config(const struct xs_group *group,
+						 const struct xs_device *xdev);
+
+/**
  * xs_attach_init - make the workqueue of orphaned groups and follow domain changes
  *
  * Context: module load.
@@ -760,84 +705,6 @@ void xs_rules_stop(void);
  */
 const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 
-/* ---- instances.c ---- */
-
-/*
- * Number of groups that can be attached at a time. Each has two instances: the operations of
- * one map all buffers, and the operations of the other copy small buffers (copy.c).
- */
-#define XS_INSTANCES	256
-
-/**
- * struct xs_ops_instance - the dma_ops of the devices of one group; constant
- * @ops:	DMA operations, the same in all instances of a kind
- * @group:	where to find the group, without a look-up
- */
-struct xs_ops_instance {
-	struct dma_map_ops ops;
-	struct xs_group **group;
-};
-extern const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES];
-extern struct xs_group *xs_instance_groups[XS_INSTANCES];
-
-/* DMA operations of blocked devices: every map and every allocation fails. */
-extern const struct dma_map_ops xs_blocked_ops;
-
-/* Checks whether @ops are the operations of an instance. Context: any. */
-static inline bool xs_is_instance(const struct dma_map_ops *ops)
-{
-	return (uintptr_t)ops - (uintptr_t)xs_ops_instances < sizeof(xs_ops_instances);
-}
-
-/* Checks whether @ops copy small buffers. Context: any. */
-static inline bool xs_instance_copies(const struct dma_map_ops *ops)
-{
-	return (uintptr_t)ops - (uintptr_t)&xs_ops_instances[XS_INSTANCES] <
-	       sizeof(xs_ops_instances) / 2;
-}
-
-/* Checks whether @ops are operations of the module. Context: any. */
-static inline bool xs_is_ours(const struct dma_map_ops *ops)
-{
-	return xs_is_instance(ops) || ops == &xs_blocked_ops;
-}
-
-/* The group of an instance; NULL if the group was detached. Context: any. */
-static inline struct xs_group *xs_instance_group(const struct dma_map_ops *ops)
-{
-	return *container_of(ops, struct xs_ops_instance, ops)->group;
-}
-
-/**
- * xs_group_of - the group of an attached device, for callers that hold a mapping
- * @dev: the device
- *
- * A group with a mapping is not detached.
- *
- * Context: any.
- */
-static inline struct xs_group *xs_group_of(struct device *dev)
-{
-	return xs_instance_group(dev->dma_ops);
-}
-
-/**
- * xs_group_now - the group of a device that may have been detached
- * @dev: the device
- *
- * For callers without a mapping, such as a late thread of the driver.
- *
- * Context: an RCU section of the engine or an SRCU section of &xs_backend_srcu. The group stays
- * until the end of the section.
- * Return: the group; NULL if the device is not attached.
- */
-static inline struct xs_group *xs_group_now(struct device *dev)
-{
-	const struct dma_map_ops *ops = READ_ONCE(dev->dma_ops);
-
-	return xs_is_instance(ops) ? xs_instance_group(ops) : NULL;
-}
-
 /* ---- boot.c ---- */
 
 /*
@@ -852,413 +719,6 @@ extern bool xs_boot_is_strict;
  * Context: module load; sleeps.
  */
 void xs_boot_start(void);
-
-/* ---- debug.c ---- */
-
-/* Checks whether the parameter debug is set. Context: any. */
-DECLARE_STATIC_KEY_FALSE(xs_debug_key);
-#define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
-
-/**
- * xs_debug_unmap - record an unmap without a flush
- * @dev: the device, with the mapping still in place
- * @iova: first byte
- * @bytes: length
- *
- * Context: any.
- */
-void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
-
-/**
- * xs_debug_flush - check the unmaps that a flush has covered
- * @dev: the device that was flushed
- *
- * Context: any.
- */
-void xs_debug_flush(struct device *dev);
-
-/**
- * xs_debug_map - record a map without a flush
- * @dev: the device
- * @iova: first byte of the mapping
- *
- * Context: any.
- */
-void xs_debug_map(struct device *dev, u64 iova);
-
-/**
- * xs_debug_flush_maps - forget the maps that a map-side flush has covered
- * @dev: the device that was flushed
- * @everywhere: the flush covers the maps of all CPUs, not only of the calling CPU
- *
- * Context: any.
- */
-void xs_debug_flush_maps(struct device *dev, bool everywhere);
-
-/**
- * xs_debug_forget - forget a device that is being detached
- * @dev: the device; all its unmaps are flushed
- *
- * Context: any.
- */
-void xs_debug_forget(struct device *dev);
-
-/* ---- backend.c ---- */
-
-/*
- * For DMA calls that are not in an RCU section of the engine: calls that take long, calls of
- * several steps, and the work after a free. A group and its domain outlive the section.
- */
-extern struct srcu_struct xs_backend_srcu;
-
-/* The backend of the engine: see <xsmmu/backend.h>. */
-extern const struct xs_backend_ops xs_linux_backend;
-
-/**
- * xs_backend_map_unflushed - flag for maps that one later flush covers
- * @group: the group
- *
- * Context: a section, or xs_mutex.
- * Return: XS_MAP_UNFLUSHED if the IOMMU needs map-side flushes: a map with this flag must be
- * followed by xs_backend_flush_maps(). Else 0.
- */
-u32 xs_backend_map_unflushed(const struct xs_group *group);
-
-/**
- * xs_backend_flush_maps - flush the maps of a range that were made with XS_MAP_UNFLUSHED
- * @group: the group
- * @iova: first byte
- * @pages: length
- *
- * Context: a section; does not sleep.
- * Return: 0 or a negative errno.
- */
-int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages);
-
-/**
- * xs_backend_unmap_partial - unmap a range that has holes, and flush
- * @group: the group
- * @iova: first byte
- * @pages: length
- *
- * Context: a section; does not sleep.
- * Return: false if the IOMMU driver could not remove all pages: the caller must not free the
- * memory.
- */
-bool xs_backend_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
-
-/**
- * xs_backend_undo - undo a map of several parts, one of which has failed
- * @group: the group
- * @iova: first byte of the range that the engine has reserved
- * @pages: length
- * @error: result of the failed part: a negative errno or XS_MAP_LEFT
- *
- * Context: a section; does not sleep.
- * Return: false if the IOMMU driver could not remove all pages: the caller must not free the
- * memory.
- */
-bool xs_backend_undo(struct xs_group *group, u64 iova, u32 pages, int error);
-
-/**
- * xs_backend_sweep - remove and invalidate pages that the engine has no mapping of
- * @group: the group
- * @iova: first byte
- * @pages: length; the range may be mapped in part
- *
- * Context: any.
- * Return: 0, or a negative errno if a page is still mapped.
- */
-int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages);
-
-/**
- * xs_backend_prune - free the page-table pages that are only for a range
- * @group: the group
- * @iova: first byte
- * @pages: length; no page of the range is mapped
- *
- * Context: any.
- * Return: 0 if no such page-table page is left, or if the driver frees none; -ENOMEM.
- */
-int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages);
-
-/**
- * xs_backend_map_singly - map a range by entries of one page, and flush
- * @group: the group; its drivers may be unable to map yet
- * @iova: first byte
- * @phys: physical address
- * @pages: length
- * @prot: IOMMU_* flags
- *
- * Context: any.
- * Return: 0, a negative errno, or XS_MAP_LEFT.
- */
-int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
-			  u32 prot);
-
-/**
- * xs_backend_trim - work function of @trim of a group
- * @work: @trim
- */
-void xs_backend_trim(struct work_struct *work);
-
-/**
- * xs_backend_retry - work function of @retry of a group
- * @work: the work of @retry
- */
-void xs_backend_retry(struct work_struct *work);
-
-/**
- * xs_backend_retry_in - try again to remove the pages that were stuck when the group left a domain
- * @group: an orphaned group
- * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
- *	device left
- *
- * If @domain is another domain, its devices do not reach the pages. If @domain is another domain at
- * the same address, it has nothing mapped at their IOVAs.
- *
- * Context: xs_mutex; takes @trimming; sleeps.
- */
-void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain);
-
-/**
- * xs_backend_is_stuck - try once to remove stuck pages, and check whether some are left
- * @group: the group
- *
- * Only xs_backend_retry_in() tries to remove the pages that are stuck in the domain that the group
- * has left.
- *
- * Context: xs_mutex; takes @trimming; sleeps.
- * Return: true if the group has unmapped pages that could not be removed.
- */
-bool xs_backend_is_stuck(struct xs_group *group);
-
-/**
- * xs_backend_count_map_flush - count a map-side flush that other code has sent
- * @group: the group
- * @range: range of the flush
- *
- * Context: any.
- */
-void xs_backend_count_map_flush(struct xs_group *group,
-				const struct xs_range *range);
-
-/**
- * xs_backend_invalidate - invalidate ranges for other code than the engine, and count the commands
- * @group: the group
- * @gather: collects the removals; its page-table pages are freed
- * @ranges: ranges
- * @count: number of @ranges; 0 for the whole domain
- *
- * Context: any.
- */
-void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
-			   const struct xs_range *ranges, u32 count);
-
-/**
- * xs_backend_flush - invalidate the whole domain; the command is not counted
- * @group: the group; nothing is sent while the group has the blocking domain
- *
- * Context: any.
- */
-void xs_backend_flush(struct xs_group *group);
-
-/**
- * xs_backend_set_tables - put the group's choice of direct tables in force
- * @group: a group with an engine
- * @xdev: a device of the group with a driver; NULL while the group is orphaned
- *
- * Context: xs_mutex; sleeps.
- */
-void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev);
-
-/**
- * xs_backend_init - set up the backend of a group for a new engine
- * @group: the group
- * @domain: default domain of the group
- * @xdev: a device of the group that a driver is about to probe
- *
- * Context: xs_mutex; sleeps.
- * Return: 0 or -ENOMEM.
- */
-int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
-		    struct xs_device *xdev);
-
-/**
- * xs_backend_enter - move an orphaned group back to a domain, because a driver has come
- * @group: the group, in the blocking domain
- * @domain: default domain of the group
- * @xdev: the device that a driver is about to probe
- *
- * Context: xs_mutex; takes @trimming; sleeps.
- * Return: 0; or -ENOMEM or XS_MAP_LEFT, and the group stays in the blocking domain.
- */
-int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
-		     struct xs_device *xdev);
-
-/**
- * xs_backend_shut - make all maps fail from the return on
- * @group: the group; nothing happens in the blocking domain
- *
- * Maps that are under way have ended on return.
- *
- * Context: xs_mutex; sleeps.
- */
-void xs_backend_shut(struct xs_group *group);
-
-/**
- * xs_backend_leave - orphan a group: remove all mappings and move to the blocking domain
- * @group: the group, which has no driver left
- *
- * Names the mappings in the log.
- *
- * Context: xs_mutex; takes @trimming; sleeps.
- */
-void xs_backend_leave(struct xs_group *group);
-
-/**
- * xs_backend_is_blocked - check whether a group has the blocking domain
- * @group: the group
- *
- * Context: xs_mutex, @trimming or a section.
- */
-bool xs_backend_is_blocked(const struct xs_group *group);
-
-/**
- * xs_backend_exit - undo xs_backend_init()
- * @group: the group; its engine is flushed, and nothing maps or unmaps any more
- *
- * Context: xs_mutex; sleeps.
- */
-void xs_backend_exit(struct xs_group *group);
-
-/**
- * xs_backend_forget_cpu - take a group off the list of a CPU's next NAPI poll
- * @group: the group
- * @cpu: a CPU that is off-line, or the calling CPU
- *
- * Context: interrupts off if @cpu is the calling CPU.
- */
-void xs_backend_forget_cpu(struct xs_group *group, u32 cpu);
-
-/**
- * xs_backend_start - follow the ends of NAPI polls
- *
- * Context: module load.
- * Return: 0 or a negative errno.
- */
-int xs_backend_start(void);
-
-/**
- * xs_backend_stop - undo xs_backend_start()
- *
- * Context: module load or unload; sleeps.
- */
-void xs_backend_stop(void);
-
-/* ---- chunk.c ---- */
-
-/**
- * xs_chunk_add - allocate and map a chunk; add_chunk() of <xsmmu/backend.h>
- * @backend: the group
- * @iova: where to map the chunk
- * @direction: XS_DIRECTION_*
- * @left: result: true if the map has failed and part of it could not be undone; the memory must
- *	not be freed then
- *
- * Context: @trimming; sleeps.
- * Return: the memory; NULL if the chunk could not be allocated or mapped.
- */
-void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left);
-
-/**
- * xs_chunk_drop - unmap and free a chunk; drop_chunk() of <xsmmu/backend.h>
- * @backend: the group
- * @iova: where the chunk is mapped
- * @memory: the memory
- *
- * Context: may sleep.
- * Return: false if the IOMMU driver could not remove the chunk; the memory stays.
- */
-bool xs_chunk_drop(void *backend, u64 iova, void *memory);
-
-/**
- * xs_chunks_short - queue @grow of a group; short_of() of <xsmmu/backend.h>
- * @backend: the group
- *
- * Context: any.
- */
-void xs_chunks_short(void *backend);
-
-/**
- * xs_chunks_grow - work function of @grow of a group
- * @work: @grow
- */
-void xs_chunks_grow(struct work_struct *work);
-
-/**
- * xs_chunks_shrink - work function of @shrink of a group
- * @work: the work of @shrink
- */
-void xs_chunks_shrink(struct work_struct *work);
-
-/**
- * xs_chunks_map - map all chunks of a group into its domain
- * @group: the group
- *
- * Context: @trimming; sleeps.
- * Return: 0; a negative errno, with no chunk mapped; or XS_MAP_LEFT.
- */
-int xs_chunks_map(struct xs_group *group);
-
-/**
- * xs_chunks_unmap - remove all chunks of a group from its domain; their memory stays
- * @group: the group
- *
- * Context: @trimming; sleeps.
- * Return: false if the IOMMU driver could not remove a chunk.
- */
-bool xs_chunks_unmap(struct xs_group *group);
-
-/**
- * xs_chunks_drop - free all idle chunks of a group
- * @group: the group
- *
- * Chunks that cannot be removed become stuck.
- *
- * Context: takes @trimming; sleeps.
- */
-void xs_chunks_drop(struct xs_group *group);
-
-/*
- * Fault injection, in builds for tests only (-DXS_FAIL_NTH, main.c). xs_fails() is true for the
- * n-th allocation or map after fail_nth=n was written. xs_refuses() is true for each of the next
- * n removals after refuse=n was written. Context: any.
- */
-#ifdef XS_FAIL_NTH
-#define XS_REFUSES	true
-bool xs_fails(void);
-bool xs_refuses(void);
-#else
-#define XS_REFUSES	false
-static inline bool xs_fails(void)
-{
-	return false;
-}
-
-static inline bool xs_refuses(void)
-{
-	return false;
-}
-#endif
-
-/*
- * Tells the operator how to get a new domain, for log lines. Linux 6.1 does not change the type of
- * a group of several devices. A group is gone when all its devices are removed, and the devices get
- * another group after a rescan.
- */
-#define XS_NEW_DOMAIN(group) \
-	"write identity to /sys/kernel/iommu_groups/" group "/type and then DMA-FQ; if that is refused, as Linux 6.1 does for a group of several devices, write 1 to the file remove of each device in /sys/kernel/iommu_groups/" group "/devices, and then to /sys/bus/pci/rescan"
 
 /* ---- sysfs.c ---- */
 

@@ -7,7 +7,10 @@
 
 #include <xsmmu/dma.h>
 
-#include "xsmmu.h"
+#include "../debug.h"
+#include "../trace.h"
+#include "ops.h"
+#include "misuse.h"
 
 static bool is_taken(struct device *dev)
 {
@@ -49,23 +52,6 @@ static void flush_exit(bool everywhere, int section)
 	else
 		xs_exit();
 }
-
-int __xsmmu_set_batch_aware(struct device *dev)
-{
-	struct xs_device *xdev;
-	int error = -ENODEV;
-
-	mutex_lock(&xs_mutex);
-	xdev = xs_device_find(dev);
-	if (xdev && xdev->bound) {
-		xdev->aware = true;
-		xs_group_update_aware(xdev->group);
-		error = 0;
-	}
-	mutex_unlock(&xs_mutex);
-	return error;
-}
-EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
 /* Unmaps a buffer of a device that is not attached, or that may be copied. */
 static noinline void unmap_any_deferred(struct device *dev, dma_addr_t addr,
@@ -112,12 +98,12 @@ void __xsmmu_flush(struct device *dev)
 {
 	bool everywhere = may_have_moved();
 	int section = flush_enter(everywhere);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_backend *backend = xs_backend_now(dev);
 
-	if (group)
-		xs_engine_flush_explicit(&group->engine, everywhere);
+	if (backend)
+		xs_engine_flush_explicit(&backend->engine, everywhere);
 	flush_exit(everywhere, section);
-	if (group)
+	if (backend)
 		xs_debug_flush(dev);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush);
@@ -146,12 +132,12 @@ void __xsmmu_flush_maps(struct device *dev)
 {
 	bool everywhere = may_have_moved();
 	int section = flush_enter(everywhere);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_backend *backend = xs_backend_now(dev);
 
-	if (group && xs_backend_map_unflushed(group))
-		xs_engine_flush_maps(&group->engine, everywhere);
+	if (backend && xs_backend_map_unflushed(backend))
+		xs_engine_flush_maps(&backend->engine, everywhere);
 	flush_exit(everywhere, section);
-	if (group && xs_debug_on())
+	if (backend && xs_debug_on())
 		xs_debug_flush_maps(dev, everywhere);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
@@ -159,13 +145,13 @@ EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 /* Returns 0 if there is no block, as for a device that is not attached. */
 dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 {
-	struct xs_group *group;
+	struct xs_backend *backend;
 	u64 iova = 0;
 
 	xs_enter();
-	group = xs_group_now(dev);
-	if (group)
-		iova = xs_engine_take_block(&group->engine, pages,
+	backend = xs_backend_now(dev);
+	if (backend)
+		iova = xs_engine_take_block(&backend->engine, pages,
 					    last_of(dev, *dev->dma_mask));
 	xs_exit();
 	return iova;
@@ -260,7 +246,7 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
 				  enum dma_data_direction dir, unsigned long attrs)
 {
-	struct xs_group *group;
+	struct xs_backend *backend;
 
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (; mask; mask &= mask - 1)
@@ -272,9 +258,9 @@ void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
 	if (xs_debug_on() || trace_unmap_enabled())
 		tell_unmap(dev, base, mask);
 	xs_enter();
-	group = xs_group_now(dev);
-	if (group)
-		xs_engine_unmap_in_block_deferred(&group->engine, base, mask);
+	backend = xs_backend_now(dev);
+	if (backend)
+		xs_engine_unmap_in_block_deferred(&backend->engine, base, mask);
 	xs_exit();
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_unmap_deferred);
@@ -282,12 +268,12 @@ EXPORT_SYMBOL_GPL(__xsmmu_block_unmap_deferred);
 /* A block does not outlive its engine, so a late call has nothing to do. */
 void __xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {
-	struct xs_group *group;
+	struct xs_backend *backend;
 
 	xs_enter();
-	group = xs_group_now(dev);
-	if (group)
-		xs_engine_drop_in_block(&group->engine, addr, 1);
+	backend = xs_backend_now(dev);
+	if (backend)
+		xs_engine_drop_in_block(&backend->engine, addr, 1);
 	xs_exit();
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_drop);

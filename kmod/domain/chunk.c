@@ -11,8 +11,9 @@
 #include <linux/iommu.h>
 #include <linux/sched/mm.h>
 
-#include "compat/compat.h"
-#include "xsmmu.h"
+#include "../compat/compat.h"
+#include "../debug.h"
+#include "domain.h"
 
 #define CHUNK_PAGES	(XS_CHUNK_BYTES >> PAGE_SHIFT)
 #define SHRINK_TICKS	(10 * HZ)
@@ -29,23 +30,23 @@ static const u32 chunk_prots[] = {
  * removal can fail: after an error iommu_map() drops the result of its own removal. Returns 0,
  * a negative errno, or XS_MAP_LEFT.
  */
-static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 direction)
+static int map_chunk(struct xs_backend *backend, u64 iova, void *memory, u32 direction)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
 	int error;
 
 	if (xs_fails())
 		return -ENOMEM;
-	if (group->iommu.maps_singly || group->iommu.kicks)
-		return xs_backend_map_singly(group, iova, virt_to_phys(memory),
+	if (backend->domain.iommu.maps_singly || backend->domain.iommu.kicks)
+		return map_singly(backend, iova, virt_to_phys(memory),
 					     CHUNK_PAGES, chunk_prots[direction]);
-	error = xs_backend_prune(group, iova, CHUNK_PAGES);
+	error = prune(backend, iova, CHUNK_PAGES);
 	if (error)
 		return error;
-	error = iommu_map(group->domain, iova, virt_to_phys(memory),
+	error = iommu_map(backend->domain.now, iova, virt_to_phys(memory),
 			  XS_CHUNK_BYTES, chunk_prots[direction], GFP_KERNEL);
-	if (!error && group->iommu.flushes_maps)
-		xs_backend_count_map_flush(group, &range);
+	if (!error && backend->domain.iommu.flushes_maps)
+		count_map_flush(backend, &range);
 	return error;
 }
 
@@ -54,40 +55,40 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 directi
  * does not cover larger entries (@pages_only). False: the driver could not remove all of the
  * chunk.
  */
-static bool unmap_chunk(struct xs_group *group, u64 iova)
+static bool unmap_chunk(struct xs_backend *backend, u64 iova)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
 	xs_gather_t gather;
 	int error = 0;
 
-	if (xs_backend_is_blocked(group))
-		return !group->stuck_in;
-	xs_linux_backend.gather_init(&gather);
-	if (xs_refuses() || iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES,
+	if (xs_backend_is_blocked(backend))
+		return !backend->stuck_in;
+	backend_gather_init(&gather);
+	if (xs_refuses() || iommu_unmap_fast(backend->domain.now, iova, XS_CHUNK_BYTES,
 					     &gather) != XS_CHUNK_BYTES)
-		error = xs_linux_backend.remove_again(group, &gather, iova,
+		error = backend_remove_again(backend, &gather, iova,
 						      CHUNK_PAGES);
-	else if (group->iommu.kicks)
-		atomic64_inc(&group->other_commands.page);
-	xs_backend_invalidate(group, &gather, &range,
-			      !group->iommu.pages_only);
+	else if (backend->domain.iommu.kicks)
+		atomic64_inc(&backend->counts.page);
+	invalidate_counted(backend, &gather, &range,
+			   !backend->domain.iommu.pages_only);
 	return !error;
 }
 
-void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left)
+static void *chunk_add(void *data, u64 iova, u32 direction, bool *left)
 {
-	struct xs_group *group = backend;
+	struct xs_backend *backend = data;
 	struct page *page;
 	int error;
 
-	if (READ_ONCE(group->leaves) || xs_fails())
+	if (READ_ONCE(backend->maps_fail) || xs_fails())
 		return NULL;
-	page = alloc_pages_node(group->node, GFP_KERNEL | __GFP_ZERO |
+	page = alloc_pages_node(backend->node, GFP_KERNEL | __GFP_ZERO |
 				__GFP_NOWARN | __GFP_NORETRY,
 				get_order(XS_CHUNK_BYTES));
 	if (!page)
 		return NULL;
-	error = map_chunk(group, iova, page_address(page), direction);
+	error = map_chunk(backend, iova, page_address(page), direction);
 	if (!error)
 		return page_address(page);
 	if (error == XS_MAP_LEFT) {
@@ -98,85 +99,85 @@ void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left)
 	return NULL;
 }
 
-bool xs_chunk_drop(void *backend, u64 iova, void *memory)
+static bool chunk_drop(void *data, u64 iova, void *memory)
 {
-	if (!unmap_chunk(backend, iova))
+	if (!unmap_chunk(data, iova))
 		return false;
 	free_pages((unsigned long)memory, get_order(XS_CHUNK_BYTES));
 	return true;
 }
 
-bool xs_chunks_unmap(struct xs_group *group)
+static bool chunks_unmap(struct xs_backend *backend)
 {
-	struct xs_chunk **chunks = group->engine.pool.chunks;
+	struct xs_chunk **chunks = backend->engine.pool.chunks;
 	bool unmapped = true;
 
 	for (u32 i = 0; chunks && i < XS_CHUNKS_MAX; i++)
 		if (chunks[i])
-			unmapped &= unmap_chunk(group, chunks[i]->iova);
+			unmapped &= unmap_chunk(backend, chunks[i]->iova);
 	return unmapped;
 }
 
-void xs_chunks_drop(struct xs_group *group)
+void xs_chunks_drop(struct xs_backend *backend)
 {
-	mutex_lock(&group->trimming);
-	if (group->engine.pool.chunks)
-		xs_pool_trim(&group->engine.pool, 0);
-	mutex_unlock(&group->trimming);
+	mutex_lock(&backend->work_lock);
+	if (backend->engine.pool.chunks)
+		xs_pool_trim(&backend->engine.pool, 0);
+	mutex_unlock(&backend->work_lock);
 }
 
-int xs_chunks_map(struct xs_group *group)
+static int chunks_map(struct xs_backend *backend)
 {
-	struct xs_chunk **chunks = group->engine.pool.chunks;
+	struct xs_chunk **chunks = backend->engine.pool.chunks;
 	bool unmapped = true;
 	int error = 0;
 	u32 i;
 
 	for (i = 0; chunks && i < XS_CHUNKS_MAX && !error; i++)
 		if (chunks[i])
-			error = map_chunk(group, chunks[i]->iova,
+			error = map_chunk(backend, chunks[i]->iova,
 					  chunks[i]->memory,
 					  xs_chunk_direction(chunks[i]));
 	/* The last chunk tried is not mapped. */
 	for (i = error ? i - 1 : 0; i--; )
 		if (chunks[i])
-			unmapped &= unmap_chunk(group, chunks[i]->iova);
+			unmapped &= unmap_chunk(backend, chunks[i]->iova);
 	return unmapped ? error : XS_MAP_LEFT;
 }
 
 /* Queues the work only while the backend is set up. */
-void xs_chunks_short(void *backend)
+static void chunks_short(void *data)
 {
-	struct xs_group *group = backend;
+	struct xs_backend *backend = data;
 
-	if (group->cpus)
-		schedule_work(&group->grow);
+	if (backend->cpus)
+		schedule_work(&backend->grow);
 }
 
 /* An allocation for a disk's pool must not wait for I/O to the disk. */
-void xs_chunks_grow(struct work_struct *work)
+static void grow_work(struct work_struct *work)
 {
-	struct xs_group *group = container_of(work, struct xs_group, grow);
+	struct xs_backend *backend = container_of(work, struct xs_backend, grow);
 	unsigned int flags;
 
-	mutex_lock(&group->trimming);
+	mutex_lock(&backend->work_lock);
 	flags = memalloc_noio_save();
-	xs_pool_grow(&group->engine.pool);
+	xs_pool_grow(&backend->engine.pool);
 	memalloc_noio_restore(flags);
-	mutex_unlock(&group->trimming);
-	schedule_delayed_work(&group->shrink, SHRINK_TICKS);
+	mutex_unlock(&backend->work_lock);
+	schedule_delayed_work(&backend->shrink, SHRINK_TICKS);
 }
 
 /* Keeps one idle chunk of each direction for later use, unless the pool is above its limit. */
-void xs_chunks_shrink(struct work_struct *work)
+static void shrink_work(struct work_struct *work)
 {
-	struct xs_group *group = container_of(to_delayed_work(work),
-					      struct xs_group, shrink);
-	struct xs_pool *pool = &group->engine.pool;
+	struct xs_backend *backend = container_of(to_delayed_work(work),
+						  struct xs_backend, shrink);
+	struct xs_pool *pool = &backend->engine.pool;
 
-	mutex_lock(&group->trimming);
+	mutex_lock(&backend->work_lock);
 	xs_pool_trim(pool, READ_ONCE(pool->count) <= READ_ONCE(pool->limit));
-	mutex_unlock(&group->trimming);
+	mutex_unlock(&backend->work_lock);
 	if (READ_ONCE(pool->count))
-		schedule_delayed_work(&group->shrink, SHRINK_TICKS);
+		schedule_delayed_work(&backend->shrink, SHRINK_TICKS);
 }

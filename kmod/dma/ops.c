@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DMA operations of devices: one instance with the operations of dma.c and one with those of
- * copy.c for each group that may be attached, and the operations of blocked devices. Part of
+ * DMA operations of devices: for each group that may be attached, one instance whose operations
+ * map all buffers (streaming.c) and one whose operations copy small buffers (bounce.c), and the operations of blocked devices. Part of
  * path.c.
  */
-#include "xsmmu.h"
+#include "ops.h"
 
 #ifdef XS_HAVE_ALLOC_PAGES_OP
 #define ALLOC_PAGES	.alloc_pages_op = alloc_noncoherent
@@ -97,7 +97,7 @@ const struct dma_map_ops xs_blocked_ops = {
 
 /* ---- an instance for each group ---- */
 
-struct xs_group *xs_instance_groups[XS_INSTANCES];
+struct xs_backend *xs_instance_backends[XS_INSTANCES];
 
 /* The common part of all instances. */
 #define INSTANCE(i, ...) { \
@@ -112,7 +112,7 @@ struct xs_group *xs_instance_groups[XS_INSTANCES];
 			.opt_mapping_size = opt_mapping_size, \
 			__VA_ARGS__ \
 		}, \
-		.group = &xs_instance_groups[i], \
+		.backend = &xs_instance_backends[i], \
 	}
 #define PLAIN(i)	INSTANCE(i, MAP_ONE, .map_sg = map_sg, .unmap_sg = unmap_sg, \
 				 .get_merge_boundary = get_merge_boundary)
@@ -132,3 +132,23 @@ struct xs_group *xs_instance_groups[XS_INSTANCES];
 const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES] = {
 	INSTANCES_256(PLAIN), INSTANCES_256(COPIES)
 };
+
+const struct xs_ops_instance *xs_instance_get(struct xs_backend *backend,
+					      bool copies)
+{
+	u32 kind = copies ? XS_INSTANCES : 0;
+	u32 i;
+
+	for (i = 0; i < XS_INSTANCES; i++) {
+		if (!xs_instance_backends[i]) {
+			xs_instance_backends[i] = backend;
+			return &xs_ops_instances[kind + i];
+		}
+	}
+	return NULL;
+}
+
+void xs_instance_put(const struct xs_ops_instance *instance)
+{
+	*instance->backend = NULL;
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The DMA API of a device with copying of small buffers (xsmmu/pool.h). Each buffer is copied
- * by the operations here, or mapped by those of dma.c; the address tells them apart later.
+ * by the operations here, or mapped by those of streaming.c; the address tells them apart later.
  * Part of path.c.
  *
  * A list is copied segment by segment if all its segments together are small. Else the list is
@@ -11,8 +11,8 @@
 #include <linux/memremap.h>
 #include <linux/scatterlist.h>
 
-#include "xsmmu.h"
-#include "trace.h"
+#include "../trace.h"
+#include "ops.h"
 
 static const u8 directions[] = {
 	[DMA_BIDIRECTIONAL] = XS_DIRECTION_BOTH,
@@ -56,7 +56,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 				    size_t size, enum dma_data_direction dir,
 				    unsigned long attrs, enum place place)
 {
-	struct xs_group *group;
+	struct xs_backend *backend;
 	u64 iova = 0;
 
 	if (unlikely(is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
@@ -64,13 +64,13 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 		     may_be_shared(phys, size, dir, attrs, place != ALONE)))
 		return 0;
 	xs_enter();
-	group = xs_group_now(dev);
-	if (likely(group && !READ_ONCE(group->leaves) &&
-		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
-		iova = xs_pool_map_one(&group->engine.pool, phys, size,
+	backend = xs_backend_now(dev);
+	if (likely(backend && !READ_ONCE(backend->maps_fail) &&
+		   size <= READ_ONCE(backend->engine.tuning.copy_bytes)))
+		iova = xs_pool_map_one(&backend->engine.pool, phys, size,
 				       directions[dir], *dev->dma_mask,
 				       (place == IN_ROW ? PAGE_SIZE - 1 : 0) |
-					       dma_get_min_align_mask(dev),
+				       dma_get_min_align_mask(dev),
 				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
 	xs_exit();
 	if (iova)
@@ -82,15 +82,15 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
 				       unsigned long attrs)
 {
-	struct xs_group *group = xs_group_of(dev);
+	struct xs_backend *backend = xs_backend_of(dev);
 
-	if (!xs_pool_has(&group->engine.pool, handle))
+	if (!xs_pool_has(&backend->engine.pool, handle))
 		return false;
 	trace_unmap(dev, handle & PAGE_MASK, 1);
 	xs_enter();
-	if (unlikely(!xs_pool_unmap_one(&group->engine.pool, handle,
+	if (unlikely(!xs_pool_unmap_one(&backend->engine.pool, handle,
 					!(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
-		xs_engine_bad_unmap(&group->engine, handle,
+		xs_engine_bad_unmap(&backend->engine, handle,
 				    "an unmap of a copy that is not there");
 	xs_exit();
 	return true;
@@ -138,13 +138,13 @@ static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
 
 static u32 copy_bytes_of(struct device *dev)
 {
-	struct xs_group *group;
+	struct xs_backend *backend;
 	u32 bytes = 0;
 
 	xs_enter();
-	group = xs_group_now(dev);
-	if (group)
-		bytes = READ_ONCE(group->engine.tuning.copy_bytes);
+	backend = xs_backend_now(dev);
+	if (backend)
+		bytes = READ_ONCE(backend->engine.tuning.copy_bytes);
 	xs_exit();
 	return bytes;
 }
@@ -223,7 +223,7 @@ static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,
 /* Checks whether the segments of a mapped list are copies. */
 static bool is_copied(struct device *dev, struct scatterlist *sgl)
 {
-	return sg_dma_len(sgl) && xs_pool_has(&xs_group_of(dev)->engine.pool,
+	return sg_dma_len(sgl) && xs_pool_has(&xs_backend_of(dev)->engine.pool,
 					      sg_dma_address(sgl));
 }
 
@@ -242,14 +242,14 @@ static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
 static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 		     bool to_device)
 {
-	struct xs_group *group = xs_group_of(dev);
+	struct xs_backend *backend = xs_backend_of(dev);
 
-	if (!xs_pool_has(&group->engine.pool, handle))
+	if (!xs_pool_has(&backend->engine.pool, handle))
 		return;
 	xs_enter();
 	if (unlikely(size > XS_BOUNCE_MAX_BYTES ||
-		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
-		xs_engine_bad_unmap(&group->engine, handle,
+		     !xs_pool_sync(&backend->engine.pool, handle, size, to_device)))
+		xs_engine_bad_unmap(&backend->engine, handle,
 				    "a sync of a copy that is not there");
 	xs_exit();
 }

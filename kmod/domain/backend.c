@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The operations that the engine needs of Linux (<xsmmu/backend.h>), and the set-up of a
+ * backend. Part of path.c.
+ */
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
+
+#include "../compat/compat.h"
+#include "../debug.h"
+#include "../log.h"
+#include "../trace.h"
+#include "domain.h"
+
+static u64 backend_clock(void *data)
+{
+	return ktime_get_mono_fast_ns();
+}
+
+/* Below 256 bytes, some slab sizes are not multiples of a cache line. */
+static void *backend_alloc(void *data, size_t bytes, u32 cpu, bool atomic)
+{
+	int node = cpu == XS_ANY_CPU ? NUMA_NO_NODE : cpu_to_node(cpu);
+
+	if (xs_fails())
+		return NULL;
+	if (bytes < 256)
+		bytes = roundup_pow_of_two(max_t(size_t, bytes, 64));
+	if (atomic)
+		return kzalloc_node(bytes, GFP_ATOMIC | __GFP_NOWARN, node);
+	return kvzalloc_node(bytes, GFP_KERNEL, node);
+}
+
+static void backend_free(void *data, void *memory, size_t bytes)
+{
+	kvfree(memory);
+}
+
+static void backend_flushed(void *data, u32 cpu, u32 cause, u32 pages, u32 ranges,
+			    const struct xs_commands *sent, u64 oldest_ns)
+{
+	struct xs_backend *backend = data;
+
+	if (trace_flush_enabled())
+		trace_flush(backend->group_id, cause,
+			    pages, ranges, sent->page, sent->domain, oldest_ns);
+}
+
+/* Rest of the log line about an unmap that does not match its mapping. */
+static const char *said_of_removal(int removed)
+{
+	if (removed < 0)
+		return "The IOMMU driver could not remove all of the named pages: see the error about pages that could not be removed.";
+	if (removed == XS_REMOVED_ALL)
+		return "The IOMMU driver cannot remove a part of this mapping: the whole mapping is removed and devices cannot reach any of its pages.";
+	return "The named pages are removed and devices cannot reach them; the rest stays mapped until the driver unmaps it or is unbound.";
+}
+
+/*
+ * Warns once for each group, engine and kind of call, because a faulty driver repeats its
+ * call. The stack trace names the driver.
+ */
+static void backend_bad_unmap(void *data, const struct xs_bad_unmap *bad_unmap)
+{
+	struct xs_backend *backend = data;
+	bool *told = bad_unmap->mapped_pages ? &backend->said_torn : &backend->said_ignored;
+
+	if (READ_ONCE(*told))
+		return;
+	WRITE_ONCE(*told, true);
+	if (bad_unmap->mapped_pages)
+		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. %s An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
+		     backend->name, bad_unmap->pages, bad_unmap->iova,
+		     bad_unmap->mapped_pages, bad_unmap->mapped_iova,
+		     said_of_removal(bad_unmap->removed));
+	else
+		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
+		     backend->name, bad_unmap->what, bad_unmap->iova, bad_unmap->pages);
+}
+
+const struct xs_backend_ops xs_linux_backend = {
+	.map = backend_map,
+	.map_each = backend_map_each,
+	.flush_maps = backend_flush_maps,
+	.remove = backend_remove,
+	.remove_again = backend_remove_again,
+	.stuck = backend_stuck,
+	.remove_part = backend_remove_part,
+	.invalidate = backend_invalidate,
+	.gather_init = backend_gather_init,
+	.clock = backend_clock,
+	.deferred = backend_deferred,
+	.alloc = backend_alloc,
+	.free = backend_free,
+	.quiesce = backend_quiesce,
+	.surplus = backend_surplus,
+	.prune = backend_prune,
+	.add_chunk = chunk_add,
+	.drop_chunk = chunk_drop,
+	.short_of = chunks_short,
+	.bad_unmap = backend_bad_unmap,
+	.flushed = backend_flushed,
+};
+
+void xs_backend_create(struct xs_backend *backend, int group_id)
+{
+	backend->group_id = group_id;
+	INIT_WORK(&backend->trim, trim_work);
+	INIT_DELAYED_WORK(&backend->retry, retry_work);
+	INIT_WORK(&backend->grow, grow_work);
+	INIT_DELAYED_WORK(&backend->shrink, shrink_work);
+	mutex_init(&backend->work_lock);
+}
+
+int xs_backend_init(struct xs_backend *backend,
+		    const struct xs_backend_config *config)
+{
+	struct device *dev = config->dev;
+	u32 cpu;
+
+	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
+	backend->cpus = kvcalloc(nr_cpu_ids, sizeof(*backend->cpus), GFP_KERNEL);
+	if (!backend->cpus || xs_fails()) {
+		kvfree(backend->cpus);
+		return -ENOMEM;
+	}
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
+		struct xs_backend_cpu *at = &backend->cpus[cpu];
+
+		hrtimer_setup(&at->timer, expire, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_ABS_PINNED);
+		spin_lock_init(&at->lock);
+		INIT_LIST_HEAD(&at->dirty);
+		at->backend = backend;
+		at->cpu = cpu;
+	}
+	atomic_set(&backend->partial, 0);
+	backend->was_orphaned = false;
+	backend->maps_fail = false;
+	backend->said_ignored = false;
+	backend->stuck_in = NULL;
+	backend->stuck_live = false;
+	backend->domain.left = NULL;
+	backend->starved = jiffies - STARVED_TICKS;
+	backend->said_torn = false;
+	backend->node = dev_to_node(dev);
+	strscpy(backend->name, dev_name(dev), sizeof(backend->name));
+	spin_lock_init(&backend->partial_lock);
+	backend->domain.now = config->domain;
+	backend->domain.tables.on = false;
+	probe_iommu(backend, config);
+	begin_direct(backend, config);
+	return 0;
+}
+
+void xs_backend_exit(struct xs_backend *backend)
+{
+	u32 cpu;
+
+	forget_all(backend);
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		hrtimer_cancel(&backend->cpus[cpu].timer);
+	kvfree(backend->cpus);
+	backend->cpus = NULL;
+	cancel_work_sync(&backend->trim);
+	cancel_work_sync(&backend->grow);
+	cancel_delayed_work_sync(&backend->shrink);
+	/* Last, because the other works may queue it. */
+	cancel_delayed_work_sync(&backend->retry);
+}

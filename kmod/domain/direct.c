@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Maps and removals by direct tables (../tables): the module writes the page-table entries in
+ * place. Part of path.c.
+ */
+#include <linux/rcupdate.h>
+
+#include "../compat/compat.h"
+#include "../debug.h"
+#include "../log.h"
+#include "domain.h"
+
+/*
+ * Selects the domain operation for the map fast path; NULL if a map needs more than that
+ * operation.
+ */
+static void choose_maps(struct xs_backend *backend)
+{
+	bool plain = backend->domain.is_known && !backend->domain.iommu.flushes_maps &&
+		     !READ_ONCE(backend->domain.tables.on);
+	bool generic = plain && xs_domain_is_generic(backend->domain.now);
+
+	WRITE_ONCE(backend->domain.map_pages,
+		   plain && !generic ? backend->domain.now->ops->map_pages : NULL);
+	WRITE_ONCE(backend->domain.maps_generic, generic);
+}
+
+/*
+ * Ends direct tables after an unexpected finding; the driver's operations take over. Context:
+ * any.
+ */
+static noinline void end_direct(struct xs_backend *backend, const char *why)
+{
+	if (!xchg(&backend->domain.tables.on, false))
+		return;
+	xs_tables_forget(&backend->domain.tables);
+	choose_maps(backend);
+	pr_warn("%s: page tables are not written in place any more: %s\n",
+		backend->name, why);
+}
+
+static u64 *entry_of(void *entries, u64 iova)
+{
+	u64 *first = (u64 *)((unsigned long)entries | XS_ENTRIES_TRIED);
+
+	return first + (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES;
+}
+
+/*
+ * Learns from the entry of the first page, which the driver has mapped, where the entries of
+ * the block are and which bits they have.
+ */
+static void learn_entries(struct xs_backend *backend, void **entries, u64 iova,
+			  u64 phys, u32 prot)
+{
+	u64 *entry = xs_root_entry(&backend->domain.tables.root, iova);
+	u64 found = entry ? READ_ONCE(*entry) : 0;
+	const char *why = "an entry is not where it should be";
+	unsigned long first;
+
+	if (entry)
+		why = xs_tables_learn(&backend->domain.tables, found, phys, prot);
+	if (why) {
+		end_direct(backend, why);
+		return;
+	}
+	if (!backend->domain.iommu.flushes_maps)
+		WRITE_ONCE(backend->domain.tables.only[xs_tables_kind(prot)],
+			   backend->domain.tables.bits[xs_tables_kind(prot)]);
+	/*
+	 * Pairs with xchg() in end_direct(): either end_direct() forgets the bits written above, or
+	 * this CPU reads @on as false and forgets them.
+	 */
+	smp_mb();
+	if (!READ_ONCE(backend->domain.tables.on)) {
+		xs_tables_forget(&backend->domain.tables);
+		return;
+	}
+	first = (unsigned long)(entry - (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
+	WRITE_ONCE(*entries, (void *)(first & ~XS_ENTRIES_TRIED));
+}
+
+/* Checks that the driver finds the first and the last page where they were written. */
+static bool is_seen(struct xs_backend *backend, u64 iova, u64 phys, u32 pages)
+{
+	u64 rest = (u64)(pages - 1) << PAGE_SHIFT;
+
+	return iommu_iova_to_phys(backend->domain.now, iova) == phys &&
+	       iommu_iova_to_phys(backend->domain.now, iova + rest) == phys + rest;
+}
+
+/*
+ * Writes entries of a block, the first write of the block or a later one. False: nothing was
+ * written.
+ */
+static bool try_entries(struct xs_backend *backend, void **entries, u64 iova,
+			u64 phys, u32 pages, u32 prot)
+{
+	u64 bits = READ_ONCE(backend->domain.tables.bits[xs_tables_kind(prot)]);
+	void *known = READ_ONCE(*entries);
+	bool tried = xs_entries_are_tried(known);
+
+	if (!known || !bits)
+		return false;
+	/* If the driver unmaps the page at once, the entries may have been learned too late. */
+	if (!tried && xs_root_entry(&backend->domain.tables.root, iova) !=
+			      entry_of(known, iova))
+		return false;
+	xs_entries_write(&backend->domain.tables, entry_of(known, iova), phys | bits,
+			 pages);
+	if (tried && !xs_debug_on())
+		return true;
+	if (!is_seen(backend, iova, phys, pages)) {
+		xs_entries_write(&backend->domain.tables, entry_of(known, iova), 0,
+				 pages);
+		/* The device may have used the entries speculatively. */
+		xs_backend_flush(backend);
+		atomic64_inc(&backend->counts.domain);
+		end_direct(backend, "its driver does not see what was written");
+		return false;
+	}
+	cmpxchg(entries, known,
+		(void *)((unsigned long)known | XS_ENTRIES_TRIED));
+	return true;
+}
+
+/* With debug=1: checks that each entry is right, and where the hardware looks for it. */
+static noinline void check_written(struct xs_backend *backend, u64 iova, u64 phys,
+				   u32 pages, u32 prot)
+{
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += PAGE_SIZE) {
+		u64 *entry = xs_root_entry(&backend->domain.tables.root, iova);
+
+		if (!WARN_ONCE(!entry || !is_seen(backend, iova, phys, 1) ||
+			       xs_tables_learn(&backend->domain.tables,
+					       READ_ONCE(*entry), phys, prot),
+			       "xsmmu: an entry is not what was written\n"))
+			continue;
+		end_direct(backend, "an entry is not what was written");
+		return;
+	}
+}
+
+/* With debug=1: checks that the entries are cleared. Nobody has these IOVAs yet. */
+static noinline void check_cleared(struct xs_backend *backend, u64 iova, u64 end)
+{
+	for (; iova < end; iova += PAGE_SIZE)
+		if (WARN_ONCE(iommu_iova_to_phys(backend->domain.now, iova),
+			      "xsmmu: an entry was not cleared\n"))
+			end_direct(backend, "an entry was not cleared");
+}
+
+/* Maps by writing entries in place. False: the entries are not known, or the map needs more. */
+static __always_inline bool map_direct(struct xs_backend *backend, void **entries,
+				       u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	void *known = entries ? READ_ONCE(*entries) : NULL;
+	u64 bits;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	bits = READ_ONCE(backend->domain.tables.only[xs_tables_kind(prot)]);
+	if (unlikely(!bits))
+		return false;
+	xs_entries_write(&backend->domain.tables, entry_of(known, iova), phys | bits,
+			 pages);
+	if (xs_debug_on())
+		check_written(backend, iova, phys, pages, prot);
+	return true;
+}
+
+/* With debug=1: check_written() for pages that are not contiguous. */
+static noinline void check_each(struct xs_backend *backend, u64 iova,
+				const u64 *phys, u32 pages, u32 prot)
+{
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE)
+		if (phys[i] != XS_PHYS_NONE)
+			check_written(backend, iova, phys[i], 1, prot);
+}
+
+static __always_inline bool backend_map_each(void *data, void **entries,
+					     u64 iova, const u64 *phys,
+					     u32 pages, u32 prot)
+{
+	struct xs_backend *backend = data;
+	void *known = READ_ONCE(*entries);
+	u64 bits;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	bits = READ_ONCE(backend->domain.tables.only[xs_tables_kind(prot)]);
+	if (unlikely(!bits))
+		return false;
+	xs_entries_write_each(&backend->domain.tables, entry_of(known, iova), phys, bits,
+			      pages);
+	if (xs_debug_on())
+		check_each(backend, iova, phys, pages, prot);
+	return true;
+}
+
+/* Clears entries of a block. False: the entries of the block are not known. */
+static __always_inline bool clear_entries(struct xs_backend *backend, u64 iova,
+					  u32 pages)
+{
+	struct xs_block *block = xs_space_block(&backend->engine.space,
+						iova >> PAGE_SHIFT);
+	void *known = block ? READ_ONCE(block->entries) : NULL;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	xs_entries_write(&backend->domain.tables, entry_of(known, iova), 0, pages);
+	if (xs_debug_on())
+		check_cleared(backend, iova, iova + ((u64)pages << PAGE_SHIFT));
+	return true;
+}
+
+/*
+ * Clears the entries of whole mappings of at most one block each, from the first page up to
+ * the first block whose entries are not known. Never clears a whole table, which the driver
+ * frees. Returns pages.
+ */
+static noinline u64 remove_direct(struct xs_backend *backend, u64 iova, u64 pages)
+{
+	u64 at = iova, end = iova + (pages << PAGE_SHIFT);
+
+	if (pages >= XS_TABLE_ENTRIES)
+		return 0;
+	while (at < end) {
+		u64 stop = min(end, (at | (XS_BLOCK_BYTES - 1)) + 1);
+
+		if (!clear_entries(backend, at, (stop - at) >> PAGE_SHIFT))
+			break;
+		at = stop;
+	}
+	return (at - iova) >> PAGE_SHIFT;
+}
+
+DEFINE_SRCU(xs_backend_srcu);
+
+static void backend_quiesce(void *data)
+{
+	synchronize_rcu();
+	synchronize_srcu(&xs_backend_srcu);
+}
+
+/*
+ * Starts direct tables; no block's entries are known yet. The domain and the table stay,
+ * because the device of @config has a driver.
+ */
+static void begin_direct(struct xs_backend *backend,
+			 const struct xs_backend_config *config)
+{
+	const char *why = config->no_direct;
+
+	if (!config->direct)
+		return;
+	if (!why && !backend->domain.is_known)
+		why = "its domain is of another kind";
+	if (!why)
+		why = xs_root_find(&backend->domain.tables.root, config->dev);
+	if (why)
+		pr_warn("%s: page tables are not written in place: %s\n",
+			backend->name, why);
+	smp_store_release(&backend->domain.tables.on, !why);
+	choose_maps(backend);
+}
+
+/*
+ * Ends direct tables and forgets the entries of all blocks. Waits first for calls that learn
+ * entries or end direct tables, then for calls that write entries.
+ */
+static void stop_direct(struct xs_backend *backend)
+{
+	WRITE_ONCE(backend->domain.tables.on, false);
+	choose_maps(backend);
+	backend_quiesce(backend);
+	/* Direct tables never began. */
+	if (!backend->domain.tables.root.format)
+		return;
+	xs_tables_forget(&backend->domain.tables);
+	choose_maps(backend);
+	xs_space_forget(&backend->engine.space);
+	backend_quiesce(backend);
+}
+
+void xs_backend_set_tables(struct xs_backend *backend,
+			   const struct xs_backend_config *config)
+{
+	stop_direct(backend);
+	if (config && !READ_ONCE(backend->maps_fail))
+		begin_direct(backend, config);
+}

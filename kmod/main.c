@@ -18,8 +18,15 @@
 #include <linux/suspend.h>
 #include <linux/utsname.h>
 
+#include "attach/attach.h"
+#include "attach/choice.h"
 #include "compat/range.h"
-#include "xsmmu.h"
+#include "dma/ops.h"
+#include "log.h"
+#include "policy/floor.h"
+#include "policy/remembered.h"
+#include "policy/rules.h"
+#include "sysfs.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -79,14 +86,17 @@ static int check_kernel(void)
  * The parameter policy stands for two more rules; for `auto` one rule is enough, because
  * `auto` knows NICs itself.
  */
-static int read_choices(void)
+static int read_policy(void)
 {
 	bool is_auto;
 	char *text;
 	int error;
 
+	error = xs_floor_start(min_level);
+	if (error)
+		return error;
 	if (!strcmp(policy, "none"))
-		return xs_choice_start(rules, min_level);
+		return xs_rules_start(rules);
 	is_auto = !strcmp(policy, "auto");
 	if (!is_auto && !xs_policy_find(policy)) {
 		pr_err("refused: unknown policy \"%s\": docs/levels.md has the list\n",
@@ -98,17 +108,28 @@ static int read_choices(void)
 				   policy);
 	if (!text)
 		return -ENOMEM;
-	error = xs_choice_start(text, min_level);
+	error = xs_rules_start(text);
 	kfree(text);
 	return error;
 }
 
-static void choose(struct device *dev)
+static void stop_policy(void)
+{
+	xs_rules_stop();
+	xs_remembered_stop();
+}
+
+/* The xs_device of a device, made if it is new; NULL if the device is not behind an IOMMU. */
+static struct xs_device *get_device_of(struct device *dev)
 {
 	struct xs_device *xdev = xs_device_find(dev);
 
 	if (xdev)
-		xs_device_choose(xdev, false);
+		return xdev;
+	xdev = xs_device_add(dev);
+	if (xdev && xs_sysfs_add(xdev))
+		dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
+	return xdev;
 }
 
 static int follow(struct notifier_block *block, unsigned long event, void *data)
@@ -117,25 +138,25 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	struct xs_device *xdev;
 
 	if (event == BUS_NOTIFY_REMOVED_DEVICE) {
-		xs_device_left(dev);
+		xs_device_released(dev);
 		return NOTIFY_DONE;
 	}
 	mutex_lock(&xs_mutex);
-	xdev = xs_device_find(dev);
 	switch (event) {
 	case BUS_NOTIFY_ADD_DEVICE:
-		xs_device_add(dev);
-		choose(dev);
+		xdev = get_device_of(dev);
+		if (xdev)
+			xs_device_appear(xdev);
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
 		/* Some devices have no IOMMU group before their first driver comes. */
-		xs_device_add(dev);
-		xdev = xs_device_find(dev);
+		xdev = get_device_of(dev);
 		if (xdev)
 			xs_device_bind(xdev);
 		break;
 	/* A failed probe is notified before the managed resources of the driver are freed. */
 	case BUS_NOTIFY_UNBOUND_DRIVER:
+		xdev = xs_device_find(dev);
 		if (xdev)
 			xdev->on_kernel_path = false;
 		break;
@@ -154,6 +175,12 @@ static struct notifier_block follower = { .notifier_call = follow };
  * Forgets a device before the IOMMU core releases the device. So while xs_mutex is held,
  * dev->iommu of a device that xs_device_find() finds does not go.
  */
+static void remove(struct xs_device *xdev)
+{
+	xs_sysfs_remove(xdev);
+	xs_device_remove(xdev);
+}
+
 static int forget(struct notifier_block *block, unsigned long event, void *data)
 {
 	struct xs_device *xdev;
@@ -163,7 +190,7 @@ static int forget(struct notifier_block *block, unsigned long event, void *data)
 	mutex_lock(&xs_mutex);
 	xdev = xs_device_find(data);
 	if (xdev)
-		xs_device_remove(xdev);
+		remove(xdev);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
 }
@@ -181,7 +208,7 @@ static int cpu_dead(unsigned int cpu)
 {
 	struct xs_group *group;
 
-	list_for_each_entry(group, &xs_running, running) {
+	list_for_each_entry(group, &xs_running, attachment.running) {
 		xs_backend_forget_cpu(&group->backend, cpu);
 		xs_engine_retire_cpu(&group->backend.engine, cpu);
 	}
@@ -201,7 +228,7 @@ static int suspending(struct notifier_block *block, unsigned long event,
 		return NOTIFY_DONE;
 	mutex_lock(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
-		if (group->instance)
+		if (xs_group_is_attached(group))
 			xs_engine_flush(&group->backend.engine, XS_FLUSH_DRAIN);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
@@ -211,14 +238,17 @@ static struct notifier_block suspender = { .notifier_call = suspending };
 
 static int add_one(struct device *dev, void *unused)
 {
-	xs_device_add(dev);
+	get_device_of(dev);
 	return 0;
 }
 
 /* Runs when all devices are known, because a bound driver counts for its whole group. */
 static int choose_for_one(struct device *dev, void *unused)
 {
-	choose(dev);
+	struct xs_device *xdev = xs_device_find(dev);
+
+	if (xdev)
+		xs_device_appear(xdev);
 	return 0;
 }
 
@@ -242,7 +272,7 @@ static void remove_all(void)
 	while (!list_empty(&xs_groups)) {
 		/* A group has at least one device, and is freed with its last. */
 		group = list_first_entry(&xs_groups, struct xs_group, list);
-		xs_device_remove(list_first_entry(&group->devices,
+		remove(list_first_entry(&group->devices,
 						  struct xs_device, list));
 	}
 	mutex_unlock(&xs_mutex);
@@ -263,19 +293,20 @@ static int __init xsmmu_init(void)
 	error = check_kernel();
 	if (error)
 		return error;
+	xs_ops_init();
 	xs_boot_start();
-	error = read_choices();
+	error = read_policy();
 	if (error)
 		return error;
 	/* The parameter reads as the floor in force. */
 	if (!*min_level)
-		min_level = (char *)xs_choice_floor();
+		min_level = (char *)xs_floor_name();
 	error = xs_backend_start();
 	if (error)
-		goto stop_choice;
+		goto stop_policy;
 	error = xs_attach_init();
 	if (error)
-		goto stop_world;
+		goto stop_backend;
 	error = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "xsmmu:dead",
 					  NULL, cpu_dead);
 	if (error < 0)
@@ -301,10 +332,10 @@ stop_hotplug:
 	cpuhp_remove_state_nocalls(hotplug_state);
 stop_attach:
 	xs_attach_exit();
-stop_world:
+stop_backend:
 	xs_backend_stop();
-stop_choice:
-	xs_choice_stop();
+stop_policy:
+	stop_policy();
 	return error;
 }
 
@@ -351,7 +382,7 @@ static void __exit xsmmu_exit(void)
 	cpuhp_remove_state_nocalls(hotplug_state);
 	xs_attach_exit();
 	xs_backend_stop();
-	xs_choice_stop();
+	stop_policy();
 }
 
 module_init(xsmmu_init);

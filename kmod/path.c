@@ -37,6 +37,7 @@
 #include "../core/tear.c"
 #include "../core/engine.c"
 #include "../core/leak_check.c"
+#include "dma/instance.c"
 #include "dma/streaming.c"
 #include "dma/scatterlist.c"
 #include "dma/coherent.c"

@@ -9,7 +9,11 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "xsmmu.h"
+#include "attach/attach.h"
+#include "attach/choice.h"
+#include "policy/auto.h"
+#include "attach/state.h"
+#include "sysfs.h"
 
 /* A kobject of the module below a device's kobject. */
 struct xs_kobject {
@@ -35,8 +39,8 @@ struct xs_attribute {
 
 static ssize_t policy_show(struct xs_device *xdev, char *page)
 {
-	const struct xs_policy *chosen = xdev->group->policy;
-	bool is_auto = xdev->group->auto_line;
+	const struct xs_policy *chosen = xdev->group->assignment.policy;
+	bool is_auto = xdev->group->assignment.line;
 	int at = sysfs_emit(page, "%s %s", chosen ? "none" : "[none]",
 			    is_auto ? "[auto]" : "auto");
 	u32 i;
@@ -66,7 +70,8 @@ XS_RW(policy);
 static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 {
 	struct xs_group *group = xdev->group;
-	const struct xs_auto_line *line = group->auto_line;
+	const struct xs_auto_line *line = group->assignment.line;
+	struct xs_situation situation;
 	const char *why;
 
 	/*
@@ -77,11 +82,13 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 		return restart_syscall();
 	if (xs_group_refusal(group, &why))
 		return sysfs_emit(page, "none none: %s\n", why);
-	if (!line)
-		line = xs_auto_find(group);
+	if (!line) {
+		situation = xs_group_situation(group);
+		line = xs_auto_find(situation.facts, situation.is_aware);
+	}
 	return sysfs_emit(page, "%s %s: %s\n", line->policy,
 			  xs_level_name(xs_policy_level(xs_policy_find(line->policy),
-							group->aware)),
+							group->attachment.is_aware)),
 			  line->why);
 }
 XS_ROOT_ONLY(auto_policy);
@@ -118,7 +125,9 @@ XS_RO(state);
 static ssize_t tables_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_group *group = xdev->group;
-	bool direct = group->instance ? READ_ONCE(group->backend.domain.tables.on) : group->direct;
+	bool direct = xs_group_is_attached(group) ?
+		READ_ONCE(group->backend.domain.tables.on) :
+		group->assignment.direct;
 
 	return sysfs_emit(page, direct ? "kernel [direct]\n" :
 					 "[kernel] direct\n");
@@ -151,7 +160,7 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 		error = xs_group_tune(xdev->group, tuning,
 				      field == &tuning->copy_bytes);
 	if (error == -ENODATA)
-		dev_err(xdev->dev, xdev->group->auto_line ?
+		dev_err(xdev->dev, xdev->group->assignment.line ?
 			"xsmmu: refused: auto has its policy's defaults: choose a policy by its name before %s\n" :
 			"xsmmu: refused: choose a policy before %s\n", name);
 	else if (error == -EINVAL || error == -ERANGE)
@@ -168,7 +177,7 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	} \
 	static ssize_t name##_store(struct xs_device *xdev, const char *text) \
 	{ \
-		struct xs_tuning tuning = xdev->group->tuning; \
+		struct xs_tuning tuning = xdev->group->assignment.tuning; \
 	\
 		return tune(xdev, #name, text, &tuning.field, &tuning, first, \
 			    last); \
@@ -210,7 +219,7 @@ XS_TUNING(pool_mib, pool_mib, XS_CHUNK_BYTES >> 20, XS_POOL_MAX_MIB);
 
 static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 {
-	struct xs_stats *sum = &xdev->group->sum;
+	struct xs_stats *sum = &xdev->group->stats.sum;
 	int at = 0;
 	u32 i;
 
@@ -253,7 +262,7 @@ static u64 deferred(const struct xs_stats *sum)
 #define XS_STAT(name, value) \
 	static ssize_t name##_show(struct xs_device *xdev, char *page) \
 	{ \
-		struct xs_stats *sum = &xdev->group->sum; \
+		struct xs_stats *sum = &xdev->group->stats.sum; \
 	\
 		xs_group_sum(xdev->group, sum); \
 		return sysfs_emit(page, "%llu\n", (u64)(value)); \
@@ -268,17 +277,17 @@ XS_STAT(live_pages, xs_group_live(xdev->group));
 XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(flushed_pages, sum->flushed_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
-XS_STAT(stuck_pages, xdev->group->instance ?
+XS_STAT(stuck_pages, xs_group_is_attached(xdev->group) ?
 		     xs_engine_stuck(&xdev->group->backend.engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
 XS_STAT(copied_bytes, sum->counts.copied_bytes);
 XS_STAT(copy_misses, sum->counts.copy_misses);
-XS_STAT(pool_bytes, xdev->group->instance ?
+XS_STAT(pool_bytes, xs_group_is_attached(xdev->group) ?
 		    (u64)xdev->group->backend.engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(bad_unmaps, sum->counts.bad_unmaps);
-XS_STAT(torn_pages, xdev->group->instance ?
+XS_STAT(torn_pages, xs_group_is_attached(xdev->group) ?
 		    xs_engine_torn(&xdev->group->backend.engine) : 0);
 XS_STAT(map_flushes, atomic64_read(&xdev->group->backend.counts.map_flushes));
 XS_STAT(flush_unmap, sum->flushes[XS_FLUSH_UNMAP]);

@@ -367,7 +367,7 @@ static void print_section(const struct micro *micro, struct seq_buf *result, con
 	print_figure(result, name, "instructions", instructions, tenths);
 	if (!instructions)
 		tenths = div64_u64(tenths * div_u64(micro->run_ns, 1000),
-					max(div_u64(micro->run_ticks, 1000), 1ULL));
+				   max(div_u64(micro->run_ticks, 1000), 1ULL));
 	print_figure(result, name, "ns", !instructions, tenths);
 }
 

@@ -9,7 +9,7 @@
 
 #include "../debug.h"
 #include "../trace.h"
-#include "ops.h"
+#include "instance.h"
 #include "misuse.h"
 
 static bool is_taken(struct device *dev)

@@ -12,7 +12,7 @@
 #include <linux/scatterlist.h>
 
 #include "../trace.h"
-#include "ops.h"
+#include "instance.h"
 
 static const u8 directions[] = {
 	[DMA_BIDIRECTIONAL] = XS_DIRECTION_BOTH,

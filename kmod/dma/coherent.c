@@ -12,7 +12,7 @@
 
 #include "../debug.h"
 #include "../trace.h"
-#include "ops.h"
+#include "instance.h"
 
 /* Logs memory of the module that is not freed, because a failed map could not be undone. */
 static void tell_lost(struct device *dev, size_t size)

@@ -18,7 +18,7 @@
 #include <linux/mm.h>
 #include <linux/timekeeping.h>
 
-#include "ops.h"
+#include "instance.h"
 #include "misuse.h"
 
 #define WATCHED_MAX	1024

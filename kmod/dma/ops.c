@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * DMA operations of devices: for each group that may be attached, one instance whose operations
- * map all buffers (streaming.c) and one whose operations copy small buffers (bounce.c), and the operations of blocked devices. Part of
- * path.c.
+ * map all buffers (streaming.c) and one whose operations copy small buffers (bounce.c), and the
+ * operations of blocked devices. Part of path.c.
  */
 #include "ops.h"
 
@@ -95,60 +95,41 @@ const struct dma_map_ops xs_blocked_ops = {
 	.unmap_sg = unmap_sg_nothing,
 };
 
-/* ---- an instance for each group ---- */
+/* ---- attached devices ---- */
 
-struct xs_backend *xs_instance_backends[XS_INSTANCES];
+#define COMMON \
+	.alloc = alloc_coherent, \
+	.free = free_coherent, \
+	ALLOC_PAGES, \
+	.free_pages = free_noncoherent, \
+	NONCONTIGUOUS \
+	.mmap = mmap_coherent, \
+	.get_sgtable = get_sgtable, \
+	.opt_mapping_size = opt_mapping_size
 
-/* The common part of all instances. */
-#define INSTANCE(i, ...) { \
-		.ops = { \
-			.alloc = alloc_coherent, \
-			.free = free_coherent, \
-			ALLOC_PAGES, \
-			.free_pages = free_noncoherent, \
-			NONCONTIGUOUS \
-			.mmap = mmap_coherent, \
-			.get_sgtable = get_sgtable, \
-			.opt_mapping_size = opt_mapping_size, \
-			__VA_ARGS__ \
-		}, \
-		.backend = &xs_instance_backends[i], \
-	}
-#define PLAIN(i)	INSTANCE(i, MAP_ONE, .map_sg = map_sg, .unmap_sg = unmap_sg, \
-				 .get_merge_boundary = get_merge_boundary)
-#define COPIES(i)	INSTANCE(i, COPY_ONE, .map_sg = map_sg_or_copy, .unmap_sg = uncopy_sg, \
-				 .sync_single_for_cpu = sync_for_cpu, \
-				 .sync_single_for_device = sync_for_device, \
-				 .sync_sg_for_cpu = sync_sg_for_cpu, \
-				 .sync_sg_for_device = sync_sg_for_device)
-#define FOUR(kind, i)	kind(i), kind(i + 1), kind(i + 2), kind(i + 3)
-#define INSTANCES_16(kind, i)	FOUR(kind, i), FOUR(kind, i + 4), \
-				FOUR(kind, i + 8), FOUR(kind, i + 12)
-#define INSTANCES_64(kind, i)	INSTANCES_16(kind, i), INSTANCES_16(kind, i + 16), \
-				INSTANCES_16(kind, i + 32), INSTANCES_16(kind, i + 48)
-#define INSTANCES_256(kind)	INSTANCES_64(kind, 0), INSTANCES_64(kind, 64), \
-				INSTANCES_64(kind, 128), INSTANCES_64(kind, 192)
-
-const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES] = {
-	INSTANCES_256(PLAIN), INSTANCES_256(COPIES)
+static const struct dma_map_ops plain_ops __initconst = {
+	COMMON,
+	MAP_ONE,
+	.map_sg = map_sg,
+	.unmap_sg = unmap_sg,
+	.get_merge_boundary = get_merge_boundary,
 };
 
-const struct xs_ops_instance *xs_instance_get(struct xs_backend *backend,
-					      bool copies)
-{
-	u32 kind = copies ? XS_INSTANCES : 0;
-	u32 i;
+static const struct dma_map_ops copying_ops __initconst = {
+	COMMON,
+	COPY_ONE,
+	.map_sg = map_sg_or_copy,
+	.unmap_sg = uncopy_sg,
+	.sync_single_for_cpu = sync_for_cpu,
+	.sync_single_for_device = sync_for_device,
+	.sync_sg_for_cpu = sync_sg_for_cpu,
+	.sync_sg_for_device = sync_sg_for_device,
+};
 
-	for (i = 0; i < XS_INSTANCES; i++) {
-		if (!xs_instance_backends[i]) {
-			xs_instance_backends[i] = backend;
-			return &xs_ops_instances[kind + i];
-		}
+void __init xs_ops_init(void)
+{
+	for (u32 i = 0; i < 2 * XS_INSTANCES; i++) {
+		xs_ops_instances[i].ops = i < XS_INSTANCES ? plain_ops : copying_ops;
+		xs_ops_instances[i].backend = &xs_instance_backends[i % XS_INSTANCES];
 	}
-	return NULL;
-}
-
-void xs_instance_put(const struct xs_ops_instance *instance)
-{
-	*instance->backend = NULL;
 }

@@ -7,7 +7,7 @@
 #include <linux/scatterlist.h>
 
 #include "../trace.h"
-#include "ops.h"
+#include "instance.h"
 
 /* Number of pages of a segment. */
 static __always_inline u32 sg_size(const struct scatterlist *sg)

@@ -11,7 +11,7 @@
 #include "../compat/compat.h"
 #include "../debug.h"
 #include "../trace.h"
-#include "ops.h"
+#include "instance.h"
 #include "misuse.h"
 
 /* Number of pages; 0, which no mapping has, if @size is 0 or more than a mapping can have. */

@@ -113,16 +113,14 @@ void xs_backend_create(struct xs_backend *backend, int group_id)
 	mutex_init(&backend->work_lock);
 }
 
-int xs_backend_init(struct xs_backend *backend,
-		    const struct xs_backend_config *config)
+static int cpus_init(struct xs_backend *backend)
 {
-	struct device *dev = config->dev;
 	u32 cpu;
 
-	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
 	backend->cpus = kvcalloc(nr_cpu_ids, sizeof(*backend->cpus), GFP_KERNEL);
 	if (!backend->cpus || xs_fails()) {
 		kvfree(backend->cpus);
+		backend->cpus = NULL;
 		return -ENOMEM;
 	}
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
@@ -135,26 +133,11 @@ int xs_backend_init(struct xs_backend *backend,
 		at->backend = backend;
 		at->cpu = cpu;
 	}
-	atomic_set(&backend->partial, 0);
-	backend->was_orphaned = false;
-	backend->maps_fail = false;
-	backend->said_ignored = false;
-	backend->stuck_in = NULL;
-	backend->stuck_live = false;
-	backend->domain.left = NULL;
-	backend->starved = jiffies - STARVED_TICKS;
-	backend->said_torn = false;
-	backend->node = dev_to_node(dev);
-	strscpy(backend->name, dev_name(dev), sizeof(backend->name));
-	spin_lock_init(&backend->partial_lock);
-	backend->domain.now = config->domain;
-	backend->domain.tables.on = false;
-	probe_iommu(backend, config);
-	begin_direct(backend, config);
 	return 0;
 }
 
-void xs_backend_exit(struct xs_backend *backend)
+/* Ends timers and works, and frees the per-CPU state. */
+static void cpus_exit(struct xs_backend *backend)
 {
 	u32 cpu;
 
@@ -168,4 +151,69 @@ void xs_backend_exit(struct xs_backend *backend)
 	cancel_delayed_work_sync(&backend->shrink);
 	/* Last, because the other works may queue it. */
 	cancel_delayed_work_sync(&backend->retry);
+}
+
+static const char *engine_init(struct xs_backend *backend,
+			       const struct xs_backend_config *config)
+{
+	const struct iommu_domain_geometry *geometry = &config->domain->geometry;
+	struct xs_engine_config engine = {
+		.ops = &xs_linux_backend,
+		.backend = backend,
+		.cpu_count = nr_cpu_ids,
+		.policy = config->policy,
+		.tuning = config->tuning,
+		.start = geometry->aperture_start,
+		.end = min(geometry->aperture_end, XS_SPACE_END - 1) + 1,
+		.remembers = backend->domain.iommu.kicks || XS_REFUSES,
+	};
+
+	return xs_engine_init(&backend->engine, &engine) ?
+		"no IOVA space or out of memory" : NULL;
+}
+
+const char *xs_backend_init(struct xs_backend *backend,
+			    const struct xs_backend_config *config)
+{
+	const char *failure;
+
+	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
+	/* Per-CPU memory exists only for possible CPUs. */
+	if (num_possible_cpus() != nr_cpu_ids)
+		return "the numbers of the CPUs have gaps";
+	if (cpus_init(backend))
+		return "out of memory";
+	atomic_set(&backend->partial, 0);
+	backend->was_orphaned = false;
+	backend->maps_fail = false;
+	backend->said_ignored = false;
+	backend->stuck_in = NULL;
+	backend->stuck_live = false;
+	backend->domain.left = NULL;
+	backend->starved = jiffies - STARVED_TICKS;
+	backend->said_torn = false;
+	backend->node = dev_to_node(config->dev);
+	strscpy(backend->name, dev_name(config->dev), sizeof(backend->name));
+	spin_lock_init(&backend->partial_lock);
+	backend->domain.now = config->domain;
+	backend->domain.tables.on = false;
+	probe_iommu(backend, config);
+	begin_direct(backend, config);
+	failure = engine_init(backend, config);
+	if (failure)
+		cpus_exit(backend);
+	else
+		flush_domain(backend);
+	return failure;
+}
+
+void xs_backend_exit(struct xs_backend *backend, struct xs_stats *sum)
+{
+	xs_engine_settle(&backend->engine);
+	cpus_exit(backend);
+	if (sum)
+		xs_engine_leak_check(&backend->engine, sum);
+	flush_domain(backend);
+	xs_engine_destroy(&backend->engine);
+	backend->domain.now = NULL;
 }

@@ -37,13 +37,8 @@ static const struct iommu_domain_ops blocked_ops = {
 	.iova_to_phys = blocked_phys,
 };
 
-static struct iommu_domain blocked = {
+struct iommu_domain xs_blocked_domain = {
 	.type = __IOMMU_DOMAIN_PAGING,
 	.ops = &blocked_ops,
 	.pgsize_bitmap = PAGE_SIZE,
 };
-
-bool xs_backend_is_blocked(const struct xs_backend *backend)
-{
-	return backend->domain.now == &blocked;
-}

@@ -118,7 +118,8 @@ static bool chunks_unmap(struct xs_backend *backend)
 	return unmapped;
 }
 
-void xs_chunks_drop(struct xs_backend *backend)
+/* Frees all idle chunks. Chunks that cannot be removed become stuck. */
+static void chunks_drop(struct xs_backend *backend)
 {
 	mutex_lock(&backend->work_lock);
 	if (backend->engine.pool.chunks)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps and removals by direct tables (../tables): the module writes the page-table entries in
+ * Maps and removals by direct tables (iommu/table.h): the module writes the page-table entries in
  * place. Part of path.c.
  */
 #include <linux/rcupdate.h>
@@ -114,7 +114,7 @@ static bool try_entries(struct xs_backend *backend, void **entries, u64 iova,
 		xs_entries_write(&backend->domain.tables, entry_of(known, iova), 0,
 				 pages);
 		/* The device may have used the entries speculatively. */
-		xs_backend_flush(backend);
+		flush_domain(backend);
 		atomic64_inc(&backend->counts.domain);
 		end_direct(backend, "its driver does not see what was written");
 		return false;

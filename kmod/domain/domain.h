@@ -27,7 +27,7 @@
 #include <xsmmu/engine.h>
 
 #include "../iommu/iommu.h"
-#include "../tables/tables.h"
+#include "../iommu/table.h"
 
 struct xs_backend;
 
@@ -168,12 +168,14 @@ struct xs_backend {
 static_assert(offsetof(struct xs_backend, engine) == 0);
 
 /**
- * struct xs_backend_config - where a backend is to map
+ * struct xs_backend_config - where a backend is to map, and how
  * @domain:	default domain of the group; a device of the group has a driver, so the domain stays
  * @dev:	a device of the group that has a driver, or that a driver is about to probe
  * @iommu:	properties of the IOMMU of @dev
  * @direct:	use direct tables
  * @no_direct:	reason why direct tables cannot be used in this group; NULL for none
+ * @policy:	policy of a new engine
+ * @tuning:	tunables of a new engine
  */
 struct xs_backend_config {
 	struct iommu_domain *domain;
@@ -181,7 +183,23 @@ struct xs_backend_config {
 	const struct xs_iommu *iommu;
 	bool direct;
 	const char *no_direct;
+	const struct xs_policy *policy;
+	const struct xs_tuning *tuning;
 };
+
+/* The blocking domain: maps fail, unmaps find nothing, and nothing is sent. */
+extern struct iommu_domain xs_blocked_domain;
+
+/**
+ * xs_backend_is_blocked - check whether a backend has the blocking domain
+ * @backend: the backend
+ *
+ * Context: xs_mutex, @work_lock or a section.
+ */
+static inline bool xs_backend_is_blocked(const struct xs_backend *backend)
+{
+	return backend->domain.now == &xs_blocked_domain;
+}
 
 /*
  * For DMA calls that are not in an RCU section of the engine: calls that take long, calls of
@@ -230,36 +248,43 @@ void xs_backend_forget_cpu(struct xs_backend *backend, u32 cpu);
 void xs_backend_create(struct xs_backend *backend, int group_id);
 
 /**
- * xs_backend_init - set up a backend for a new engine
+ * xs_backend_init - set up a backend and make its engine
  * @backend: the backend
  * @config: where to map
  *
+ * Invalidates cached translations of the kernel's own path.
+ *
  * Context: xs_mutex; sleeps.
- * Return: 0 or -ENOMEM.
+ * Return: NULL, or the reason of a failure.
  */
-int xs_backend_init(struct xs_backend *backend,
-		    const struct xs_backend_config *config);
+const char *xs_backend_init(struct xs_backend *backend,
+			    const struct xs_backend_config *config);
 
 /**
  * xs_backend_exit - undo xs_backend_init()
- * @backend: the backend; its engine is flushed, and nothing maps or unmaps any more
+ * @backend: the backend; nothing is mapped, and no device has the module's operations
+ * @sum: result: the statistics of the engine, which is checked for leaks; NULL if no driver has
+ *	used the engine
+ *
+ * Waits for calls that have seen the module's operations.
  *
  * Context: xs_mutex; sleeps.
  */
-void xs_backend_exit(struct xs_backend *backend);
+void xs_backend_exit(struct xs_backend *backend, struct xs_stats *sum);
 
 /* ---- switch.c: lifetime of a domain ---- */
 
 /**
- * xs_backend_fail_maps - make all maps fail from the return on
- * @backend: the backend; nothing happens in the blocking domain
+ * xs_backend_drain - make all maps fail, and flush all unmaps
+ * @backend: the backend; its group has no driver
  *
  * Maps that are under way have ended on return. The first half of xs_backend_leave();
  * xs_backend_enter() undoes it.
  *
- * Context: xs_mutex; sleeps.
+ * Context: xs_mutex; takes @work_lock; sleeps.
+ * Return: true if nothing is mapped or stuck, so the backend needs its domain no more.
  */
-void xs_backend_fail_maps(struct xs_backend *backend);
+bool xs_backend_drain(struct xs_backend *backend);
 
 /**
  * xs_backend_leave - orphan a group: remove all mappings and move to the blocking domain
@@ -282,14 +307,6 @@ void xs_backend_leave(struct xs_backend *backend);
 int xs_backend_enter(struct xs_backend *backend,
 		     const struct xs_backend_config *config);
 
-/**
- * xs_backend_is_blocked - check whether a backend has the blocking domain
- * @backend: the backend
- *
- * Context: xs_mutex, @work_lock or a section.
- */
-bool xs_backend_is_blocked(const struct xs_backend *backend);
-
 /* ---- direct.c ---- */
 
 /**
@@ -301,16 +318,6 @@ bool xs_backend_is_blocked(const struct xs_backend *backend);
  */
 void xs_backend_set_tables(struct xs_backend *backend,
 			   const struct xs_backend_config *config);
-
-/* ---- invalidate.c ---- */
-
-/**
- * xs_backend_flush - invalidate the whole domain; the command is not counted
- * @backend: the backend; nothing is sent while it has the blocking domain
- *
- * Context: any.
- */
-void xs_backend_flush(struct xs_backend *backend);
 
 /* ---- map.c, remove.c: for the DMA path ---- */
 
@@ -374,48 +381,25 @@ bool xs_backend_undo(struct xs_backend *backend, u64 iova, u32 pages, int error)
 /* ---- retry.c ---- */
 
 /**
- * xs_backend_retry_in - try again to remove the pages that were stuck when the group left a domain
+ * xs_backend_retry_in - try again to remove stuck pages
  * @backend: backend of an orphaned group
  * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
  *	device left
  *
- * If @domain is another domain, its devices do not reach the pages. If @domain is another domain at
- * the same address, it has nothing mapped at their IOVAs.
- *
- * Context: xs_mutex; takes @work_lock; sleeps.
- */
-void xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain);
-
-/**
- * xs_backend_is_stuck - try once to remove stuck pages, and check whether some are left
- * @backend: the backend
- *
- * Only xs_backend_retry_in() tries to remove the pages that are stuck in the domain that the group
- * has left.
+ * If @domain is another domain than the pages are stuck in, its devices do not reach the pages. If
+ * @domain is another domain at the same address, it has nothing mapped at their IOVAs.
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
  * Return: true if the group has unmapped pages that could not be removed.
  */
-bool xs_backend_is_stuck(struct xs_backend *backend);
+bool xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain);
 
 /**
- * xs_backend_mend - unmap the rest of mappings that drivers have unmapped in part
- * @backend: the backend of a group whose drivers are gone
+ * xs_backend_mend - flush, and unmap the rest of mappings that drivers have unmapped in part
+ * @backend: backend of a group whose drivers are gone
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
  */
 void xs_backend_mend(struct xs_backend *backend);
-
-/* ---- chunk.c ---- */
-
-/**
- * xs_chunks_drop - free all idle chunks of a pool
- * @backend: the backend
- *
- * Chunks that cannot be removed become stuck.
- *
- * Context: takes @work_lock; sleeps.
- */
-void xs_chunks_drop(struct xs_backend *backend);
 
 #endif

@@ -84,7 +84,7 @@ static noinline struct iommu_domain *domain_left(struct xs_backend *backend)
 	/* Pairs with smp_store_release() in move(). */
 	smp_rmb();
 	domain = READ_ONCE(backend->domain.left);
-	return domain == &blocked ? NULL : domain;
+	return domain == &xs_blocked_domain ? NULL : domain;
 }
 
 /*
@@ -101,7 +101,7 @@ static __always_inline void backend_invalidate(void *data, xs_gather_t *gather,
 	struct iommu_domain *domain = READ_ONCE(backend->domain.now);
 	bool frees = xs_gather_frees_tables(gather);
 
-	if (unlikely(domain == &blocked)) {
+	if (unlikely(domain == &xs_blocked_domain)) {
 		domain = domain_left(backend);
 		if (!domain)
 			return;
@@ -128,7 +128,11 @@ static __always_inline void backend_invalidate(void *data, xs_gather_t *gather,
 		invalidate_range(backend, domain, gather, &ranges[i], sent);
 }
 
-void xs_backend_flush(struct xs_backend *backend)
+/*
+ * Invalidates the whole domain; the command is not counted. Nothing is sent in the blocking
+ * domain.
+ */
+static void flush_domain(struct xs_backend *backend)
 {
 	struct xs_commands not_counted = { };
 	xs_gather_t none;
@@ -165,7 +169,7 @@ static __always_inline int flush_maps(struct xs_backend *backend, u64 iova,
 	struct iommu_domain *domain = READ_ONCE(backend->domain.now);
 	int error;
 
-	if (unlikely(domain == &blocked))
+	if (unlikely(domain == &xs_blocked_domain))
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)

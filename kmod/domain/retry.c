@@ -28,7 +28,7 @@ static void retry_work(struct work_struct *work)
 	bool leaves;
 	u64 left;
 
-	/* An orphaned group is retried in xs_backend_retry_in(). */
+	/* An orphaned group is retried in retry_left(). */
 	mutex_lock(&backend->work_lock);
 	leaves = xs_backend_is_blocked(backend);
 	left = leaves ? 0 : xs_engine_retry(&backend->engine);
@@ -62,7 +62,11 @@ static bool remove_live_again(struct xs_backend *backend)
 	return chunks_unmap(backend) && removed;
 }
 
-void xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain)
+/*
+ * Tries to remove the pages that were stuck when the group left its domain. Takes the
+ * blocking domain again before it returns.
+ */
+static void retry_left(struct xs_backend *backend, struct iommu_domain *domain)
 {
 	mutex_lock(&backend->work_lock);
 	if (domain && domain == backend->stuck_in) {
@@ -72,7 +76,7 @@ void xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain
 		xs_engine_retry(&backend->engine);
 		if (backend->stuck_live)
 			removed = remove_live_again(backend);
-		move(backend, &blocked);
+		move(backend, &xs_blocked_domain);
 		/* An unmap that began meanwhile is neither live nor stuck until it ends. */
 		xs_engine_settle(&backend->engine);
 		if (removed && !xs_engine_stuck(&backend->engine))
@@ -85,7 +89,8 @@ void xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain
 	mutex_unlock(&backend->work_lock);
 }
 
-bool xs_backend_is_stuck(struct xs_backend *backend)
+/* Tries once to remove stuck pages. True: some are left. */
+static bool is_stuck(struct xs_backend *backend)
 {
 	u64 left;
 
@@ -97,10 +102,33 @@ bool xs_backend_is_stuck(struct xs_backend *backend)
 	return left;
 }
 
+bool xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain)
+{
+	if (backend->stuck_in)
+		retry_left(backend, domain);
+	return is_stuck(backend);
+}
+
+bool xs_backend_drain(struct xs_backend *backend)
+{
+	bool is_live;
+
+	fail_maps(backend);
+	is_live = xs_engine_live(&backend->engine) > 0;
+	/* A stopped engine cannot retry removals, so deferred unmaps are flushed first. */
+	xs_engine_settle(&backend->engine);
+	/* For the same reason chunks are freed first. */
+	if (!is_live)
+		chunks_drop(backend);
+	return !is_stuck(backend) && !is_live;
+}
+
 void xs_backend_mend(struct xs_backend *backend)
 {
-	u64 torn = xs_engine_torn(&backend->engine);
+	u64 torn;
 
+	xs_engine_flush(&backend->engine, XS_FLUSH_DRAIN);
+	torn = xs_engine_torn(&backend->engine);
 	if (torn)
 		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are unmapped, as the drivers have gone\n",
 			backend->group_id, torn);

@@ -60,7 +60,11 @@ static void move(struct xs_backend *backend, struct iommu_domain *domain)
 	WRITE_ONCE(backend->domain.left, NULL);
 }
 
-void xs_backend_fail_maps(struct xs_backend *backend)
+/*
+ * Makes all maps fail from the return on; maps that are under way have ended then. Nothing
+ * happens in the blocking domain.
+ */
+static void fail_maps(struct xs_backend *backend)
 {
 	if (xs_backend_is_blocked(backend))
 		return;
@@ -87,7 +91,7 @@ static u64 name_copies(struct xs_backend *backend, u64 named)
 }
 
 /*
- * After the return the group has the blocking domain. Only xs_backend_retry_in() goes back to
+ * After the return the group has the blocking domain. Only retry_left() goes back to
  * the group's own domain for a while, to remove pages that the IOMMU driver could not remove
  * here. An unmap that comes meanwhile or later finds its pages removed, or the pages become
  * stuck.
@@ -106,7 +110,7 @@ void xs_backend_leave(struct xs_backend *backend)
 	if (!backend->was_orphaned)
 		atomic_inc(&backend->partial);
 	backend->was_orphaned = true;
-	xs_backend_fail_maps(backend);
+	fail_maps(backend);
 	mutex_lock(&backend->work_lock);
 	xs_engine_retry(&backend->engine);
 	backend_gather_init(&gather);
@@ -132,7 +136,7 @@ void xs_backend_leave(struct xs_backend *backend)
 	stuck = backend->stuck_live || xs_engine_stuck(&backend->engine);
 	if (stuck)
 		backend->stuck_in = domain;
-	move(backend, &blocked);
+	move(backend, &xs_blocked_domain);
 	mutex_unlock(&backend->work_lock);
 	if (mappings)
 		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is detached\n",
@@ -160,11 +164,13 @@ int xs_backend_enter(struct xs_backend *backend,
 		WRITE_ONCE(backend->stuck_live, true);
 	}
 	if (error)
-		move(backend, &blocked);
+		move(backend, &xs_blocked_domain);
 	else
 		WRITE_ONCE(backend->maps_fail, false);
 	mutex_unlock(&backend->work_lock);
-	if (!error)
-		begin_direct(backend, config);
-	return error;
+	if (error)
+		return error;
+	begin_direct(backend, config);
+	flush_domain(backend);
+	return 0;
 }

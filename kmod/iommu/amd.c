@@ -10,8 +10,9 @@
  * gather.
  */
 #include "../compat/compat.h"
-#include "../tables/tables.h"
+#include "attribute.h"
 #include "iommu.h"
+#include "table.h"
 
 #define AMD_CAP_NPCACHE(cap)	((cap) >> 26 & 1)
 #define AMD_RANGE_MAX_LG2	52	/* larger than any range */

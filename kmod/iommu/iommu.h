@@ -48,6 +48,25 @@ struct xs_iommu {
 };
 
 /**
+ * struct xs_seen - the IOMMU of a device and the domain that the device is attached to, as of the
+ *		    last xs_group_look()
+ * @iommu:	the IOMMU; only compared, never dereferenced
+ * @untried:	reason why the module does not support this kind of IOMMU; NULL if supported
+ * @type:	type of the domain; IOMMU_DOMAIN_BLOCKED if no domain was found
+ * @like:	properties of the IOMMU; valid if @type is a type of the DMA API
+ * @unserved:	reason why an engine cannot use a domain of this device; NULL if an engine can
+ * @no_tables:	reason why direct tables are not possible; NULL if they are
+ */
+struct xs_seen {
+	const struct iommu_device *iommu;
+	const char *untried;
+	unsigned int type;
+	struct xs_iommu like;
+	const char *unserved;
+	const char *no_tables;
+};
+
+/**
  * struct xs_iommu_kind - a kind of IOMMU
  * @is:		checks whether @dev is behind an IOMMU of this kind
  * @describe:	changes the properties in @iommu, which are set for an unknown IOMMU, to those of
@@ -67,38 +86,19 @@ extern const struct xs_iommu_kind xs_iommu_amd;
 extern const struct xs_iommu_kind xs_iommu_smmuv3;
 extern const struct xs_iommu_kind xs_iommu_virtio;
 
-/*
- * Context of the three functions below: xs_mutex, before the device is removed, and the mutex of
- * the device's IOMMU group (xs_group_look()); or the notifier of a bind. The functions follow
- * dev->iommu and read state of the IOMMU driver for the device and the domain. They may sleep.
- */
-
 /**
- * xs_iommu_check - check whether the module supports the IOMMU of a device
+ * xs_iommu_look - look at the IOMMU of a device and the domain that the device is attached to
+ * @seen: result
  * @dev: the device
+ * @domain: the domain, or NULL
  *
- * Return: NULL, or the reason why not.
- */
-const char *xs_iommu_check(struct device *dev);
-
-/**
- * xs_iommu_format - format of the page tables of a device's IOMMU
- * @dev: the device
+ * Follows dev->iommu, and reads state of the IOMMU driver for the device and the domain.
  *
- * Return: the format; NULL if the module cannot write these page tables.
+ * Context: xs_mutex, before the device is removed, and the mutex of the device's IOMMU group
+ * (xs_group_look()); sleeps.
  */
-const struct xs_format *xs_iommu_format(struct device *dev);
-
-/**
- * xs_iommu_describe - properties of a device's IOMMU
- * @iommu: result
- * @dev: the device
- * @domain: domain that the device is attached to
- *
- * Return: NULL, or the reason why the device cannot be served.
- */
-const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
-			      struct iommu_domain *domain);
+void xs_iommu_look(struct xs_seen *seen, struct device *dev,
+		   struct iommu_domain *domain);
 
 /**
  * xs_iommu_is_one - check whether one page-selective command covers a range
@@ -162,27 +162,5 @@ static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 		sent->domain++;
 	}
 }
-
-/**
- * xs_iommu_attribute - read an attribute of an IOMMU's own sysfs group, for the files of kinds
- * @dev: a device behind the IOMMU
- * @group_name: name of the sysfs group
- * @name: name of the attribute, a hexadecimal number
- * @value: result; unchanged on failure
- *
- * Context: as xs_iommu_check().
- * Return: false if the attribute cannot be read.
- */
-bool xs_iommu_attribute(struct device *dev, const char *group_name,
-			const char *name, u64 *value);
-
-/**
- * xs_iommu_driver - name of the driver of an IOMMU, for the files of kinds
- * @dev: a device behind the IOMMU
- *
- * Context: as xs_iommu_check().
- * Return: the name, or "".
- */
-const char *xs_iommu_driver(struct device *dev);
 
 #endif

@@ -20,8 +20,9 @@
 #include <linux/platform_device.h>
 #include <linux/string.h>
 
-#include "../tables/tables.h"
+#include "attribute.h"
 #include "iommu.h"
+#include "table.h"
 
 #define IDR3		0xc
 #define IDR3_RIL	BIT(10)

@@ -9,6 +9,7 @@
  */
 #include <linux/string.h>
 
+#include "attribute.h"
 #include "iommu.h"
 
 static bool is_virtio(struct device *dev)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from checks import commits, cstyle
+from checks import commits, cstyle, structure
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, host, kernels, root
@@ -121,6 +121,11 @@ def version_tests(tree: Tree) -> Iterator[str]:
     return _style(tree, cstyle.version_tests, "kmod", "lab/module", but="kmod/compat")
 
 
+def module_structure(tree: Tree) -> Iterator[str]:
+    """No files of the module use each other in a circle, and a bind and a choice stay within few files."""
+    return structure.findings(tree.path)
+
+
 def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:
     """The engine compiles without a library, keeps its frames small, and calls only its world."""
     engine = [str(file) for file in tree.c_files("core", suffixes=(".c",))]
@@ -219,6 +224,7 @@ def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]
         "kernel style": lambda: kernel_style(tree),
         "engine's words": lambda: engine_words(tree),
         "version tests": lambda: version_tests(tree),
+        "structure": lambda: module_structure(tree),
         "ruff": lambda: ruff(tree),
         "mypy": lambda: mypy(tree),
         "floors": lambda: floors(tree),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The backend of the engine: models kmod/backend.c and the IOMMU driver, with the page table
+ * The backend of the engine: models kmod/domain and the IOMMU driver, with the page table
  * and the queue of this world.
  */
 #include <string.h>
@@ -95,7 +95,7 @@ static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 }
 
 /*
- * As in kmod/backend.c: no driver call may cover a whole table, because the driver would
+ * As in kmod/domain: no driver call may cover a whole table, because the driver would
  * replace the table by one large entry. Removes entries left by an error; devices may have used
  * them.
  */
@@ -155,7 +155,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	return 0;
 }
 
-/* As in kmod/backend.c: one command for each range. */
+/* As in kmod/domain: one command for each range. */
 static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 count)
 {
 	(void)world;
@@ -333,7 +333,7 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 }
 
 /*
- * As in kmod/backend.c: a range keeps the page-walk caches (the hint) unless the gather frees
+ * As in kmod/domain: a range keeps the page-walk caches (the hint) unless the gather frees
  * tables. With several ranges, only a domain command drops cached references to the freed
  * tables.
  */

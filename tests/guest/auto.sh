@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# The choices of `auto`: a case for each line of its table (kmod/auto.c) that this machine can reach, and the effects of
+# The choices of `auto`: a case for each line of its table (kmod/policy/auto.c) that this machine can reach, and the effects of
 # a choice.
 
 # auto_is BDF BEGINNING: checks the beginning of auto's choice, in force or not: policy, level and reason.

@@ -26,7 +26,7 @@ read_no_more() {
 
 # A device is removed and found again beside readers of all readable files. Reading an IOMMU's state takes long.
 case_life_readers_beside_an_unplug() {
-	stall xs_iommu_describe=20
+	stall xs_iommu_look=20
 	reads 65534 auto_policy policy
 	reads 65534 level state tables
 	reads 0 auto_policy stats/maps exposure_ns
@@ -74,7 +74,7 @@ is_released() {
 case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	orphan fused
 	folder=$(readlink -f "$(device_dir $TESTDEV)")
-	stall xs_iommu_describe=3000
+	stall xs_iommu_look=3000
 	for _ in 1 2 3; do
 		put $E1000E policy auto
 	done &

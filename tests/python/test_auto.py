@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of `auto` (kmod/auto.c) keeps its promises, is in docs/use.md, and its figures are those of the pages."""
+"""The table of `auto` (kmod/policy/auto.c) keeps its promises, docs/use.md has it, and its figures are of the pages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from xsmmu_lab import policies
 from xsmmu_lab.project import PROJECT
 
-SOURCE = (PROJECT / "kmod/auto.c").read_text()
+SOURCE = (PROJECT / "kmod/policy/auto.c").read_text()
 _LINE = re.compile(r'(?:/\*((?:(?!\*/).)*)\*/\s*)?([A-Z_]+(?: \| [A-Z_]+)*|0), "(\w+)",\n\t\t"([^"]+)"\n', re.DOTALL)
 _FIGURE = re.compile(r"\b\d{1,3}(?:,\d{3})+\b|\b\d\.\d{2,3}\b")
 _RUN = re.compile(r"`make [^`]+`|`xsmmu lab run [^`]+`|tests/guest/\w+\.sh")
 # Lines without a run: the operator's floor, an unknown kind of device, and the fallback.
-WITHOUT = ("FLOOR_STRICT", "OTHER", "ETHERNET | IOMMU_UNKNOWN", "0")
+WITHOUT = ("XS_FACT_FLOOR_STRICT", "XS_FACT_OTHER", "XS_FACT_ETHERNET | XS_FACT_IOMMU_UNKNOWN", "0")
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ def test_it_chooses_policies_that_there_are_and_none_below_held() -> None:
         # Policies that defer are only for NICs and batch-aware drivers, and only where the kernel's own path defers,
         # too.
         if line.policy == "fused":
-            assert line.facts == "AWARE" or "ETHERNET" in line.facts
+            assert line.facts == "XS_FACT_AWARE" or "ETHERNET" in line.facts
             assert "KERNEL_STRICT" not in line.facts
 
 
 def test_each_fact_is_in_a_line() -> None:
-    facts = re.findall(r"^#define ([A-Z_]+)\t+BIT", SOURCE, re.MULTILINE)
+    header = (PROJECT / "kmod/policy/auto.h").read_text()
+    facts = re.findall(r"^#define ([A-Z_]+)\t+BIT", header, re.MULTILINE)
     used = {fact for line in lines() for fact in line.facts.split(" | ")}
     assert used - {"0"} == set(facts)
 

@@ -17,7 +17,7 @@ from xsmmu_lab.project import PROJECT
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "cmdline.toml").read_text())["case"]
 NAMES = [" ".join((case["line"], *(case[key] for key in ("arch", "kernel") if key in case))) for case in CASES]
 
-# Definitions of Linux that kmod/boot.c needs in a program.
+# Definitions of Linux that kmod/policy/boot.c needs in a program.
 LINUX = """
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -112,15 +112,15 @@ int main(int count, char **words)
 
 @pytest.fixture(scope="module")
 def module(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """kmod/boot.c as a program, for each architecture and each kstrtobool()."""
+    """kmod/policy/boot.c as a program, for each architecture and each kstrtobool()."""
     folder = tmp_path_factory.mktemp("boot")
-    text = shutil.copy(PROJECT / "kmod/boot.c", folder)
+    text = shutil.copy(PROJECT / "kmod/policy/boot.c", folder)
     for line in Path(text).read_text().splitlines():
         if line.startswith("#include <linux/"):
             header = folder / line.split("<")[1].rstrip(">")
             header.parent.mkdir(exist_ok=True)
             header.touch()
-    (folder / "xsmmu.h").write_text(LINUX)
+    (folder / "floor.h").write_text(LINUX)
     (folder / "main.c").write_text(MAIN)
     made = {}
     for arch, x86 in (("x86_64", 1), ("aarch64", 0)):

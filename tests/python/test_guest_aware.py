@@ -69,7 +69,7 @@ FAULTS_OF_THE_FORKS = {
 @pytest.mark.parametrize("fault", FAULTS_OF_THE_FORKS)
 def test_a_fault_of_the_forks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     old, new = FAULTS_OF_THE_FORKS[fault]
-    sources = guests.broken_sources(tmp_path, "kmod/driver.c", {old: new})
+    sources = guests.broken_sources(tmp_path, "kmod/dma/aware.c", {old: new})
     real = lab.modules
 
     def broken(root: Root, kernel: Kernel) -> Sequence[Path]:

@@ -49,7 +49,7 @@ def test_lifetimes(kernel: str, case: str) -> None:
 def unknown(iommu: str) -> guests.Outcome:
     changes = {"	if (is_vmd(pdev->bus))\n": "	if (true)\n"}
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
-        source = guests.broken_sources(Path(folder), "kmod/iommu/vtd.c", changes)
+        source = guests.broken_sources(Path(folder), "kmod/iommu/vtd_table.c", changes)
         what = guests.Machine(("counts", "rude", "lifetimes"), iommu=iommu, source=source, timeout_s=600)
         return guests.boot(what, only=UNKNOWN[iommu])[0]
 

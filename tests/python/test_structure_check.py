@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The check of the structure finds circles of files and counts moves between files."""
+"""The check of the structure finds circles of files and counts moves between parts."""
 
 from __future__ import annotations
 
@@ -212,7 +212,13 @@ def test_findings(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structure, "MOVES_MOST", {"xs_device_bind": 3, "xs_group_choose": 0})
     circle, moves = structure.findings(tree)
     assert circle.startswith("kmod/b.c, kmod/c.c: use each other;")
-    assert moves == "kmod/a.c: xs_device_bind() moves between files 4 times, the limit is 3"
+    assert moves == "kmod/a.c: xs_device_bind() moves between parts 4 times, the limit is 3"
+
+
+def test_a_function_that_is_gone_is_a_finding(tree: Path) -> None:
+    (tree / "kmod/d.c").write_text("int d;\n")
+    [finding] = structure.findings(tree)
+    assert finding.startswith("kmod: xs_group_choose: defined in no file;")
 
 
 def test_output(tree: Path) -> None:

@@ -90,6 +90,16 @@ def test_version_tests_only_in_compat(tree: tidy.Tree) -> None:
     assert len(list(tidy.version_tests(tree))) == 1
 
 
+def test_module_structure(tree: tidy.Tree) -> None:
+    starts = "void xs_device_bind(void)\n{\n}\n\nvoid xs_group_choose(void)\n{\n}\n"
+    write(tree.path, "kmod/a.c", GPL + starts + "void a(void)\n{\n\tb();\n}\n")
+    write(tree.path, "kmod/b.c", GPL + "void b(void)\n{\n}\n")
+    assert list(tidy.module_structure(tree)) == []
+    write(tree.path, "kmod/b.c", GPL + "void b(void)\n{\n\ta();\n}\n")
+    [finding] = tidy.module_structure(tree)
+    assert finding.startswith("kmod/a.c, kmod/b.c: use each other;")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -561,7 +561,7 @@ static int check_noncontiguous(struct device *dev, size_t size)
 	return error;
 }
 
-/* More than the page allocator can provide contiguously; see kmod/dma.c. */
+/* More than the page allocator can provide contiguously; see kmod/dma/streaming.c. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #define NONCONTIGUOUS_MAX	(5 << 20)
 #else
@@ -2101,7 +2101,7 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 	return error;
 }
 
-#define AHEAD	40	/* maps of 2 MiB: more than MSI_PAGE_BYTES of kmod/attach.c */
+#define AHEAD	40	/* maps of 2 MiB: more than MSI_PAGE_BYTES of kmod/attach/regions.c */
 
 static int check_ahead(struct pci_dev *pdev, struct page *page,
 		       dma_addr_t *iovas)

@@ -13,8 +13,8 @@
 #include <linux/pci.h>
 #include <linux/sizes.h>
 
-#include "../iommu/iommu.h"
-#include "tables.h"
+#include "iommu.h"
+#include "table.h"
 
 /* The first register holds the address of the device table. An entry has 4 words. */
 #define DEVICES_ADDRESS		GENMASK_ULL(51, 12)

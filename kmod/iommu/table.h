@@ -12,8 +12,8 @@
  * Each format has a file, which knows where the root is, where an entry is, and which bits an
  * entry has.
  */
-#ifndef XSMMU_TABLES_H
-#define XSMMU_TABLES_H
+#ifndef XSMMU_IOMMU_TABLE_H
+#define XSMMU_IOMMU_TABLE_H
 
 #include <linux/bits.h>
 #include <linux/io.h>
@@ -113,7 +113,7 @@ static __always_inline u32 xs_tables_kind(u32 prot)
  * @root: result
  * @dev: the device
  *
- * Context: as the functions of iommu.h; may sleep.
+ * Context: as xs_iommu_look(), or the notifier of a bind; may sleep.
  * Return: NULL, or the reason why the module cannot use the page table.
  */
 const char *xs_root_find(struct xs_root *root, struct device *dev);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attach and detach; see xsmmu.h for groups. The states of a group:
+ * Attach and detach; see group.h for groups. The states of a group:
  *
  *   off        no policy is chosen: the kernel's own path
  *   idle       a policy is chosen, no driver is bound
@@ -28,8 +28,14 @@
 
 #include <xsmmu/dma.h>
 
-#include "compat/compat.h"
-#include "xsmmu.h"
+#include "attach.h"
+#include "../compat/compat.h"
+#include "../debug.h"
+#include "../dma/misuse.h"
+#include "../dma/ops.h"
+#include "../log.h"
+#include "../policy/auto.h"
+#include "regions.h"
 
 /*
  * Period of the check whether an orphaned group can be detached, in ticks. In the second after
@@ -44,146 +50,19 @@ static bool look_is_due;
 
 /* ---- engine ---- */
 
-/*
- * Called for a range of IOVAs, both bounds inclusive. A return value other than 0 ends the
- * walk.
- */
-typedef int (*xs_call_t)(u64 start, u64 last, void *data);
-
-/* Calls @call for the memory windows of the bus: an IOVA in a window would reach a peer. */
-static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
-{
-	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
-	struct resource_entry *window;
-	int end = 0;
-	u64 next = 0;
-
-	resource_list_for_each_entry(window, &bridge->windows)
-		if (!end && resource_type(window->res) == IORESOURCE_MEM)
-			end = call(window->res->start - window->offset,
-				   window->res->end - window->offset, data);
-	if (list_empty(&bridge->dma_ranges))
-		return end;
-	/* All addresses outside these windows, which are sorted. */
-	resource_list_for_each_entry(window, &bridge->dma_ranges) {
-		u64 start = window->res->start - window->offset;
-
-		if (!end && start > next)
-			end = call(next, start - 1, data);
-		next = window->res->end - window->offset + 1;
-	}
-	if (!end && next)
-		end = call(next, U64_MAX, data);
-	return end;
-}
-
-/* Calls @call for all ranges in which the engine must not map. */
-static int each_reserved(struct xs_group *group, const struct list_head *regions,
-			 xs_call_t call, void *data)
-{
-	struct iommu_resv_region *region;
-	struct xs_device *xdev;
-	int end = 0;
-
-	list_for_each_entry(region, regions, list)
-		if (!end)
-			end = call(region->start,
-				   region->start + region->length - 1, data);
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!end)
-			end = each_window(to_pci_dev(xdev->dev), call, data);
-	return end;
-}
-
-static int reserve(u64 start, u64 last, void *space)
-{
-	return xs_space_reserve(space, start, last);
-}
-
-static int go_below(u64 start, u64 last, void *data)
-{
-	u64 *top = data;
-	bool within = *top - start <= last - start && start;
-
-	if (within)
-		*top = start - 1;
-	return within;
-}
-
-/*
- * Where the IOMMU translates interrupt writes, the kernel maps the pages that the writes go
- * to, MSI pages, in the group's domain, where they stay as long as the domain. The IOVAs come
- * from the kernel's own allocator, which does not know the engine's IOVAs. They are not in the
- * IOMMU_RESV_SW_MSI region, which is for other domains. check_stale_mappings() finds the MSI
- * pages that exist. The next MSI page is either at the start of that allocator, the top of 4
- * GiB, or at an IOVA that the allocator has used before.
- */
-#define MSI_PAGE_BYTES	(64ULL << 20)
-
-static bool has_msi_pages(const struct list_head *regions)
-{
-	struct iommu_resv_region *region;
-
-	list_for_each_entry(region, regions, list)
-		if (region->type == IOMMU_RESV_SW_MSI)
-			return true;
-	return false;
-}
-
-static int reserve_msi_pages(struct xs_group *group,
-			     const struct list_head *regions)
-{
-	struct xs_space *space = &group->backend.engine.space;
-	u64 top = XS_LOW_LAST;
-	int error = 0;
-
-	for (u32 i = 0; i < group->msi_page_count && !error; i++)
-		error = xs_space_reserve(space, group->msi_pages[i],
-					 group->msi_pages[i]);
-	if (error || !has_msi_pages(regions))
-		return error;
-	while (each_reserved(group, regions, go_below, &top))
-		;
-	return xs_space_reserve(space, top - min(top, MSI_PAGE_BYTES - 1), top);
-}
-
-static void free_regions(struct list_head *regions)
-{
-	struct iommu_resv_region *region, *next;
-
-	list_for_each_entry_safe(region, next, regions, list)
-		kfree(region);
-}
-
-/* Reserves all ranges in which the engine must not map, MSI pages included. 0 or -ENOMEM. */
-static int reserve_regions(struct xs_group *group)
-{
-	LIST_HEAD(regions);
-	int error;
-
-	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
-	if (!error)
-		error = each_reserved(group, &regions, reserve,
-				      &group->backend.engine.space);
-	if (!error)
-		error = reserve_msi_pages(group, &regions);
-	free_regions(&regions);
-	return error;
-}
-
 /* CPUs that go off-line after this retire from the engine. */
-static void run(struct xs_group *group)
+static void running_add(struct xs_group *group)
 {
 	cpus_read_lock();
-	list_add(&group->running, &xs_running);
+	list_add(&group->attachment.running, &xs_running);
 	cpus_read_unlock();
 }
 
 /* No CPU-hotplug callback uses this engine after this returns. */
-static void run_no_more(struct xs_group *group)
+static void running_del(struct xs_group *group)
 {
 	cpus_read_lock();
-	list_del(&group->running);
+	list_del(&group->attachment.running);
 	cpus_read_unlock();
 }
 
@@ -202,84 +81,6 @@ static const char *check_domain(struct iommu_domain *domain)
 	return NULL;
 }
 
-static bool is_in_region(const struct list_head *regions, u64 iova)
-{
-	struct iommu_resv_region *region;
-
-	list_for_each_entry(region, regions, list)
-		if (iova - region->start < region->length)
-			return true;
-	return false;
-}
-
-/* The kernel's own path allocates IOVAs below this address while there is room. */
-#define STALE_MAPPINGS_END	BIT_ULL(32)
-
-/*
- * True for memory of the machine or of a device. A page of registers beside memory may have a
- * struct page, too.
- */
-static bool is_memory(u64 phys)
-{
-	unsigned long pfn = PHYS_PFN(phys);
-
-	return page_is_ram(pfn) ||
-	       (pfn_valid(pfn) && is_zone_device_page(pfn_to_page(pfn)));
-}
-
-/*
- * Checks for an MSI page: not memory, in a domain where the kernel maps MSI pages. Remembers
- * the page.
- */
-static bool is_msi_page(struct xs_group *group, const struct list_head *regions,
-			u64 iova, u64 phys)
-{
-	if (!has_msi_pages(regions) || is_memory(phys) ||
-	    group->msi_page_count == XS_MSI_PAGES)
-		return false;
-	group->msi_pages[group->msi_page_count++] = iova;
-	return true;
-}
-
-/*
- * Reason to refuse a domain in which a driver has left mappings of the kernel's own path; NULL
- * if there are none. Only the kernel's own path can unmap them, and the engine must not map at
- * their IOVAs.
- */
-static const char *check_stale_mappings(struct xs_group *group,
-					struct iommu_domain *domain)
-{
-	u64 end = min(domain->geometry.aperture_end, STALE_MAPPINGS_END - 1);
-	/*
-	 * The kernel's own path maps in the IOMMU's smallest pages, which may be smaller than the
-	 * CPU's.
-	 */
-	u64 step = max_t(u64, BIT_ULL(__ffs(domain->pgsize_bitmap)), SZ_4K);
-	u64 iova = domain->geometry.aperture_start;
-	const char *failure = NULL;
-	LIST_HEAD(regions);
-
-	if (group->clean)
-		return NULL;
-	group->msi_page_count = 0;
-	if (iommu_get_group_resv_regions(group->iommu_group, &regions))
-		failure = "out of memory";
-	for (; !failure && iova < end; iova += step) {
-		u64 phys;
-
-		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))
-			cond_resched();
-		phys = iommu_iova_to_phys(domain, iova);
-		if (phys && !is_in_region(&regions, iova) &&
-		    !is_msi_page(group, &regions, iova, phys))
-			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or for a new domain " XS_NEW_DOMAIN("<group>");
-	}
-	/* The kernel may map more MSI pages at any time. */
-	group->clean = !failure && !has_msi_pages(&regions);
-	free_regions(&regions);
-	return failure;
-}
-
 /* True if all devices have one IOMMU, and so one page table. */
 static bool is_of_one_iommu(const struct xs_group *group,
 			    const struct xs_device *xdev)
@@ -287,19 +88,21 @@ static bool is_of_one_iommu(const struct xs_group *group,
 	struct xs_device *other;
 
 	list_for_each_entry(other, &group->devices, list)
-		if (!other->gone && other->seen.iommu != xdev->seen.iommu)
+		if (!other->is_removed && other->seen.iommu != xdev->seen.iommu)
 			return false;
 	return true;
 }
 
-struct xs_backend_config xs_group_backend_config(const struct xs_group *group,
-						 const struct xs_device *xdev)
+static struct xs_backend_config backend_config_of(const struct xs_group *group,
+						  const struct xs_device *xdev)
 {
 	struct xs_backend_config config = {
 		.domain = iommu_get_domain_for_dev(xdev->dev),
 		.dev = xdev->dev,
 		.iommu = &xdev->seen.like,
-		.direct = group->direct,
+		.direct = group->assignment.direct,
+		.policy = group->assignment.policy,
+		.tuning = &group->assignment.tuning,
 	};
 
 	if (!is_of_one_iommu(group, xdev))
@@ -307,48 +110,44 @@ struct xs_backend_config xs_group_backend_config(const struct xs_group *group,
 	return config;
 }
 
-static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
-			       struct iommu_domain *domain)
-{
-	struct xs_backend_config backend_config = xs_group_backend_config(group, xdev);
-	struct xs_engine_config config = {
-		.ops = &xs_linux_backend,
-		.backend = &group->backend,
-		.cpu_count = nr_cpu_ids,
-		.policy = group->policy,
-		.tuning = &group->tuning,
-		.start = domain->geometry.aperture_start,
-		.end = min(domain->geometry.aperture_end, XS_SPACE_END - 1) + 1,
-	};
-
-	/* Per-CPU memory exists only for possible CPUs. */
-	if (num_possible_cpus() != nr_cpu_ids)
-		return "the numbers of the CPUs have gaps";
-	if (xs_backend_init(&group->backend, &backend_config))
-		return "out of memory";
-	config.remembers = group->backend.domain.iommu.kicks || XS_REFUSES;
-	if (xs_engine_init(&group->backend.engine, &config)) {
-		xs_backend_exit(&group->backend);
-		return "no IOVA space or out of memory";
-	}
-	if (reserve_regions(group) || (xs_instance_copies(&group->instance->ops) &&
-			       xs_engine_add_pool(&group->backend.engine))) {
-		xs_backend_exit(&group->backend);
-		xs_engine_destroy(&group->backend.engine);
-		return "out of memory";
-	}
-	group->geometry = domain->geometry;
-	return NULL;
-}
-
 static int is_stranger(struct device *dev, void *unused)
 {
 	return !dev_is_pci(dev);
 }
 
+/* Takes a dma_ops instance and makes the engine. Returns the reason of a failure, or NULL. */
+static const char *engine_make(struct xs_group *group, struct xs_device *xdev)
+{
+	struct xs_backend_config config = backend_config_of(group, xdev);
+	struct xs_attachment *attachment = &group->attachment;
+	const char *failure;
+
+	attachment->instance = xs_instance_get(&group->backend,
+					       group->assignment.tuning.copy_bytes);
+	if (!attachment->instance)
+		return "too many IOMMU groups are attached already";
+	failure = xs_backend_init(&group->backend, &config);
+	if (!failure &&
+	    (xs_regions_reserve(group) ||
+	     (!xs_group_cannot_copy(group) &&
+	      xs_engine_add_pool(&group->backend.engine)))) {
+		xs_backend_exit(&group->backend, NULL);
+		failure = "out of memory";
+	}
+	if (failure) {
+		xs_instance_put(attachment->instance);
+		attachment->instance = NULL;
+		return failure;
+	}
+	attachment->is_active = false;
+	attachment->geometry = config.domain->geometry;
+	return NULL;
+}
+
 /*
- * Makes the engine. A driver is about to probe, and the device is locked and claimed, so the
- * domain is the domain of the last xs_group_look(). The same holds in engine_resume().
+ * Makes the engine. A driver is about to probe, and the device is locked and its domain
+ * pinned, so the domain is the domain of the last xs_group_look(). The same holds in
+ * engine_resume().
  */
 static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 {
@@ -361,21 +160,12 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 		return "it still uses the tables of another kernel";
 	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
 		return "its IOMMU group has a device that is not a PCI device";
-	failure = check_stale_mappings(group, domain);
+	failure = xs_regions_check(group, domain);
+	if (!failure)
+		failure = engine_make(group, xdev);
 	if (failure)
 		return failure;
-	group->instance = xs_instance_get(&group->backend, group->tuning.copy_bytes);
-	if (!group->instance)
-		return "too many IOMMU groups are attached already";
-	failure = engine_make(group, xdev, domain);
-	if (failure) {
-		xs_instance_put(group->instance);
-		group->instance = NULL;
-		return failure;
-	}
-	/* Invalidates cached translations of the kernel's own path. */
-	xs_backend_flush(&group->backend);
-	run(group);
+	running_add(group);
 	__module_get(THIS_MODULE);
 	return NULL;
 }
@@ -383,67 +173,158 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 /* A driver has come while the group is orphaned. The group may have another domain by now. */
 static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 {
-	struct xs_backend_config config;
-	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
-	const char *failure = check_domain(domain);
+	struct xs_backend_config config = backend_config_of(group, xdev);
+	const struct iommu_domain_geometry *before = &group->attachment.geometry;
+	const char *failure = check_domain(config.domain);
 
 	if (failure)
 		return failure;
-	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
-	    domain->geometry.aperture_end != group->geometry.aperture_end)
+	if (config.domain->geometry.aperture_start != before->aperture_start ||
+	    config.domain->geometry.aperture_end != before->aperture_end)
 		return "its IOMMU group has other addresses than before";
-	if (group->backend.stuck_in)
-		xs_backend_retry_in(&group->backend, domain);
-	if (xs_backend_is_stuck(&group->backend))
+	if (xs_backend_retry_in(&group->backend, config.domain))
 		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
-	failure = check_stale_mappings(group, domain);
+	failure = xs_regions_check(group, config.domain);
 	if (failure)
 		return failure;
-	config = xs_group_backend_config(group, xdev);
-	if (xs_backend_enter(&group->backend, &config))
-		return "out of memory";
-	xs_backend_flush(&group->backend);
-	return NULL;
+	return xs_backend_enter(&group->backend, &config) ? "out of memory" : NULL;
 }
 
 /* Nothing is mapped, and no driver is bound. */
 static void engine_stop(struct xs_group *group)
 {
-	run_no_more(group);
-	/* Waits for calls that have seen the module's operations. No device has them any more. */
-	xs_engine_settle(&group->backend.engine);
-	xs_backend_exit(&group->backend);
-	xs_engine_leak_check(&group->backend.engine, &group->sum);
-	xs_backend_flush(&group->backend);
-	xs_stats_add(&group->past, &group->sum);
-	xs_engine_destroy(&group->backend.engine);
-	group->backend.domain.now = NULL;
-	xs_instance_put(group->instance);
-	group->instance = NULL;
+	running_del(group);
+	xs_backend_exit(&group->backend, &group->stats.sum);
+	xs_stats_add(&group->stats.past, &group->stats.sum);
+	xs_instance_put(group->attachment.instance);
+	group->attachment.instance = NULL;
 }
 
-void xs_group_set(struct xs_group *group)
+/* ---- assignment ---- */
+
+/* With operations that do not copy, the DMA core skips dma_sync_*() calls, too. */
+bool xs_group_cannot_copy(const struct xs_group *group)
+{
+	return xs_group_is_attached(group) &&
+	       !xs_instance_copies(&group->attachment.instance->ops);
+}
+
+struct xs_tuning xs_group_tuning(const struct xs_group *group)
+{
+	struct xs_tuning tuning = group->assignment.tuning;
+
+	tuning.batch_aware = group->attachment.is_aware;
+	/*
+	 * A rule, or an earlier choice for a device that has joined late, may have set copy_bytes.
+	 */
+	if (xs_group_cannot_copy(group))
+		tuning.copy_bytes = 0;
+	return tuning;
+}
+
+/* Gives policy, tunables and batch awareness to the engine; they are in force on return. */
+static void set_engine(struct xs_group *group)
 {
 	struct xs_tuning tuning = xs_group_tuning(group);
 
-	if (group->instance)
-		xs_engine_set(&group->backend.engine, group->policy, &tuning);
+	if (xs_group_is_attached(group))
+		xs_engine_set(&group->backend.engine, group->assignment.policy,
+			      &tuning);
 }
 
-void xs_group_update_aware(struct xs_group *group)
+/* An attached device with a driver; NULL while the group is orphaned. */
+static struct xs_device *bound_device(struct xs_group *group)
 {
-	bool aware = group->attached;
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->is_bound && !xdev->is_blocked)
+			return xdev;
+	return NULL;
+}
+
+void xs_group_set_tables(struct xs_group *group)
+{
+	struct xs_device *xdev = bound_device(group);
+	struct xs_backend_config config;
+
+	lockdep_assert_held(&xs_mutex);
+	if (!xs_group_is_attached(group))
+		return;
+	if (xdev)
+		config = backend_config_of(group, xdev);
+	xs_backend_set_tables(&group->backend, xdev ? &config : NULL);
+}
+
+void xs_group_say_line(struct xs_group *group)
+{
+	const struct xs_auto_line *line = group->assignment.line;
 	struct xs_device *xdev;
 
 	lockdep_assert_held(&xs_mutex);
+	list_for_each_entry(xdev, &group->devices, list) {
+		if (!line || xdev->is_removed || xdev->said_line == line ||
+		    pci_is_bridge(to_pci_dev(xdev->dev)))
+			continue;
+		xdev->said_line = line;
+		dev_info(xdev->dev, "xsmmu: auto: %s, level %s: %s\n",
+			 line->policy,
+			 xs_level_name(xs_policy_level(group->assignment.policy,
+						       group->attachment.is_aware)),
+			 line->why);
+	}
+}
+
+bool xs_group_assign(struct xs_group *group,
+		     const struct xs_assignment *assignment)
+{
+	struct xs_assignment before = group->assignment;
+
+	lockdep_assert_held(&xs_mutex);
+	group->assignment = *assignment;
+	if (xs_assignment_equals(assignment, &before))
+		return false;
+	group->attachment.failure = NULL;
+	if (!assignment->policy)
+		return true;
+	if (assignment->direct != before.direct)
+		xs_group_set_tables(group);
+	set_engine(group);
+	xs_group_say_line(group);
+	return true;
+}
+
+void xs_group_be_strict(struct xs_group *group)
+{
+	struct xs_assignment strict = group->assignment;
+
+	strict.policy = xs_policy_find("strict");
+	strict.line = NULL;
+	strict.tuning = xs_tuning_default(strict.policy);
+	xs_group_assign(group, &strict);
+}
+
+/*
+ * Updates @is_aware of a group after a driver came, went or became batch-aware, and evaluates
+ * `auto` again if @is_aware has changed.
+ */
+static void update_aware(struct xs_group *group)
+{
+	bool is_aware = group->attachment.drivers;
+	struct xs_situation situation;
+	struct xs_assignment next;
+	struct xs_device *xdev;
+
 	list_for_each_entry(xdev, &group->devices, list)
-		if (xdev->bound && !xdev->aware)
-			aware = false;
-	if (aware == group->aware)
+		if (xdev->is_bound && !xdev->is_aware)
+			is_aware = false;
+	if (is_aware == group->attachment.is_aware)
 		return;
-	group->aware = aware;
-	if (!xs_group_decide_again(group))
-		xs_group_set(group);
+	group->attachment.is_aware = is_aware;
+	situation = xs_group_situation(group);
+	next = xs_decide_again(&situation);
+	if (!xs_group_assign(group, &next))
+		set_engine(group);
 }
 
 int __xsmmu_set_batch_aware(struct device *dev)
@@ -453,9 +334,9 @@ int __xsmmu_set_batch_aware(struct device *dev)
 
 	mutex_lock(&xs_mutex);
 	xdev = xs_device_find(dev);
-	if (xdev && xdev->bound) {
-		xdev->aware = true;
-		xs_group_update_aware(xdev->group);
+	if (xdev && xdev->is_bound) {
+		xdev->is_aware = true;
+		update_aware(xdev->group);
 		error = 0;
 	}
 	mutex_unlock(&xs_mutex);
@@ -476,7 +357,7 @@ EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
 static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
 {
-	return xdev->blocked ? &xs_blocked_ops : &xdev->group->instance->ops;
+	return xdev->is_blocked ? &xs_blocked_ops : &xdev->group->attachment.instance->ops;
 }
 
 /* Sets the module's DMA operations, again if a change of the group's type has reset them. */
@@ -531,7 +412,7 @@ static int settle(struct device *dev, void *xdev)
 void xs_device_settle(struct xs_device *xdev)
 {
 	lockdep_assert_held(&xs_mutex);
-	if (!xdev->taken && xdev->dma.iommu)
+	if (!xdev->is_attached && xdev->dma.iommu)
 		iommu_group_for_each_dev(xdev->group->iommu_group, xdev, settle);
 }
 
@@ -541,32 +422,33 @@ void xs_device_settle(struct xs_device *xdev)
  * would take the IOVA of coherent memory for a physical address, and free memory of others.
  * The list has a lock of its own, because xs_mutex may be held for long.
  */
-static LIST_HEAD(removed_devices);
-static DEFINE_SPINLOCK(removed_lock);
+static LIST_HEAD(releasing_devices);
+static DEFINE_SPINLOCK(release_lock);
 
-void xs_device_leave(struct xs_device *xdev)
+/* Prepares for the release of an attached device from its IOMMU, which comes after this. */
+static void device_leave(struct xs_device *xdev)
 {
 	take_ops(xdev);
-	xdev->gone = true;
-	xdev->removed_ops = our_ops(xdev);
-	spin_lock(&removed_lock);
-	list_add(&xdev->removed, &removed_devices);
-	spin_unlock(&removed_lock);
+	xdev->is_removed = true;
+	xdev->release_ops = our_ops(xdev);
+	spin_lock(&release_lock);
+	list_add(&xdev->released, &releasing_devices);
+	spin_unlock(&release_lock);
 }
 
-void xs_device_left(struct device *dev)
+void xs_device_released(struct device *dev)
 {
 	struct xs_device *xdev;
 
-	spin_lock(&removed_lock);
-	list_for_each_entry(xdev, &removed_devices, removed) {
+	spin_lock(&release_lock);
+	list_for_each_entry(xdev, &releasing_devices, released) {
 		if (xdev->dev != dev)
 			continue;
-		set_dma_ops(dev, xdev->removed_ops);
-		list_del_init(&xdev->removed);
+		set_dma_ops(dev, xdev->release_ops);
+		list_del_init(&xdev->released);
 		break;
 	}
-	spin_unlock(&removed_lock);
+	spin_unlock(&release_lock);
 }
 
 /*
@@ -575,15 +457,32 @@ void xs_device_left(struct device *dev)
  */
 static void gone_detach(struct xs_device *xdev)
 {
-	spin_lock(&removed_lock);
-	list_del_init(&xdev->removed);
+	spin_lock(&release_lock);
+	list_del_init(&xdev->released);
 	set_dma_ops(xdev->dev, xdev->dma.ops);
-	spin_unlock(&removed_lock);
+	spin_unlock(&release_lock);
+}
+
+/*
+ * A device that was never attached is freed at once. The mappings of other devices may be in
+ * use.
+ */
+void xs_device_remove(struct xs_device *xdev)
+{
+	struct xs_group *group = xdev->group;
+
+	lockdep_assert_held(&xs_mutex);
+	if (xdev->is_attached)
+		device_leave(xdev);
+	else
+		xs_device_free(xdev);
+	if (!xs_group_is_attached(group))
+		xs_group_clean(group);
 }
 
 static void dma_forget(struct xs_device *xdev)
 {
-	xdev->taken = false;
+	xdev->is_attached = false;
 	xs_debug_forget(xdev->dev);
 	put_device(xdev->dev);
 }
@@ -595,21 +494,21 @@ static void dma_forget(struct xs_device *xdev)
  * dma_range_map, dma_configure() would leak the first map when called again, and the module
  * does without a use.
  */
-static bool claim(struct xs_device *xdev)
+static bool pin_domain(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 
 	if (!dev->dma_range_map)
-		xdev->claimed = !dev->bus->dma_configure(dev);
-	return xdev->claimed || dev->dma_range_map;
+		xdev->pins_domain = !dev->bus->dma_configure(dev);
+	return xdev->pins_domain || dev->dma_range_map;
 }
 
 /* Called while dev->driver is still set. */
-static void unclaim(struct xs_device *xdev)
+static void unpin_domain(struct xs_device *xdev)
 {
-	if (xdev->claimed)
+	if (xdev->pins_domain)
 		xdev->dev->bus->dma_cleanup(xdev->dev);
-	xdev->claimed = false;
+	xdev->pins_domain = false;
 }
 
 /* ---- detach ---- */
@@ -627,15 +526,15 @@ static bool has_own_domain(struct device *dev)
 	       !(domain->type & __IOMMU_DOMAIN_DMA_API);
 }
 
-static struct xs_device *taken_device(struct xs_group *group, struct device *dev)
+static struct xs_device *attached_device(struct xs_group *group, struct device *dev)
 {
 	struct xs_device *xdev = xs_group_device(group, dev);
 
-	return xdev && xdev->taken ? xdev : NULL;
+	return xdev && xdev->is_attached ? xdev : NULL;
 }
 
-/* Argument of hand_back(): a group, and the device that the caller has locked, or NULL. */
-struct given_back {
+/* Argument of restore_device(): a group, and the device that the caller has locked, or NULL. */
+struct detaching {
 	struct xs_group *group;
 	struct device *locked;
 };
@@ -644,10 +543,10 @@ struct given_back {
  * All devices of the group have one domain, so either all return to the kernel's own path, or
  * none.
  */
-static int hand_back(struct device *dev, void *data)
+static int restore_device(struct device *dev, void *data)
 {
-	const struct given_back *given = data;
-	struct xs_device *xdev = taken_device(given->group, dev);
+	const struct detaching *detaching = data;
+	struct xs_device *xdev = attached_device(detaching->group, dev);
 
 	if (has_own_domain(dev))
 		return -EBUSY;
@@ -655,7 +554,7 @@ static int hand_back(struct device *dev, void *data)
 		return 0;
 	if (xs_is_ours(dev->dma_ops))
 		set_dma_ops(dev, xdev->dma.ops);
-	if (dev == given->locked) {
+	if (dev == detaching->locked) {
 		restore_bits(xdev);
 	} else if (device_trylock(dev)) {
 		restore_bits(xdev);
@@ -668,9 +567,9 @@ static int hand_back(struct device *dev, void *data)
  * A change of the group's type resets the operations of its devices to the kernel's own. If a
  * device cannot be locked, the next check tries again.
  */
-static int keep(struct device *dev, void *group)
+static int take_again(struct device *dev, void *group)
 {
-	struct xs_device *xdev = taken_device(group, dev);
+	struct xs_device *xdev = attached_device(group, dev);
 
 	if (!xdev)
 		return 0;
@@ -697,16 +596,14 @@ static int retry_stuck(struct device *dev, void *data)
 	return 1;
 }
 
-/* Tries again to remove stuck pages. Returns true if some are left. */
-static bool is_stuck(struct xs_group *group)
+/* Tries again to remove the pages that are stuck in the domain that the group has left. */
+static void retry_left(struct xs_group *group)
 {
-	if (group->backend.stuck_in) {
-		group->clean = false;
-		if (!iommu_group_for_each_dev(group->iommu_group, group,
-					      retry_stuck))
-			xs_backend_retry_in(&group->backend, NULL);
-	}
-	return xs_backend_is_stuck(&group->backend);
+	if (!group->backend.stuck_in)
+		return;
+	group->stale.is_clean = false;
+	if (!iommu_group_for_each_dev(group->iommu_group, group, retry_stuck))
+		xs_backend_retry_in(&group->backend, NULL);
 }
 
 /*
@@ -717,24 +614,18 @@ static bool is_stuck(struct xs_group *group)
  */
 static bool detach(struct xs_group *group, struct device *locked)
 {
-	struct given_back given = { group, locked };
+	struct detaching detaching = { group, locked };
 	struct xs_device *xdev;
-	bool live;
 
-	xs_backend_fail_maps(&group->backend);
-	live = xs_engine_live(&group->backend.engine) > 0;
-	/* A stopped engine cannot retry removals, so deferred unmaps are flushed first. */
-	xs_engine_settle(&group->backend.engine);
-	/* For the same reason chunks are freed first. */
-	if (!live)
-		xs_chunks_drop(&group->backend);
-	if (is_stuck(group) || live ||
-	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
+	retry_left(group);
+	if (!xs_backend_drain(&group->backend) ||
+	    iommu_group_for_each_dev(group->iommu_group, &detaching,
+				     restore_device))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {
-		if (!xdev->taken)
+		if (!xdev->is_attached)
 			continue;
-		if (xdev->gone || xs_is_ours(xdev->dev->dma_ops))
+		if (xdev->is_removed || xs_is_ours(xdev->dev->dma_ops))
 			gone_detach(xdev);
 		dma_forget(xdev);
 	}
@@ -749,14 +640,15 @@ static DECLARE_DELAYED_WORK(orphan_work, check_orphaned);
 static struct workqueue_struct *orphan_queue;
 
 /* True if a driver came while pages of the domain were stuck. All its maps fail. */
-static bool waits(const struct xs_group *group)
+static bool waits_for_domain(const struct xs_group *group)
 {
-	return group->instance && group->attached && group->backend.stuck_in;
+	return xs_group_is_attached(group) && group->attachment.drivers &&
+	       group->backend.stuck_in;
 }
 
 static bool is_orphaned(const struct xs_group *group)
 {
-	return group->instance && !group->attached;
+	return xs_group_is_attached(group) && !group->attachment.drivers;
 }
 
 void xs_group_end_orphan(struct xs_group *group, struct device *locked)
@@ -789,13 +681,15 @@ static void check_orphaned(struct work_struct *work)
 	mutex_lock(&xs_mutex);
 	look_again();
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
-		if (waits(group))
-			again |= is_stuck(group);
+		if (waits_for_domain(group)) {
+			retry_left(group);
+			again |= !!group->backend.stuck_in;
+		}
 		if (!is_orphaned(group))
 			continue;
 		if (detach(group, NULL))
 			continue;
-		iommu_group_for_each_dev(group->iommu_group, group, keep);
+		iommu_group_for_each_dev(group->iommu_group, group, take_again);
 		again = true;
 	}
 	mutex_unlock(&xs_mutex);
@@ -823,19 +717,18 @@ static void domain_attached(void *unused, struct device *dev)
  * added first. The notifications of the bus come either too early, before the managed DMA
  * memory of a failed probe is freed, or too late, when dev->driver is NULL.
  */
-static void released(struct device *dev, void *data)
+static void driver_gone(struct device *dev, void *data)
 {
 	struct xs_device *xdev = *(struct xs_device **)data;
 	struct xs_group *group = xdev->group;
 
 	mutex_lock(&xs_mutex);
-	xdev->bound = false;
-	xdev->aware = false;
-	group->attached--;
-	xs_group_update_aware(group);
-	if (!group->attached) {
-		group->failure = NULL;
-		xs_engine_flush(&group->backend.engine, XS_FLUSH_DRAIN);
+	xdev->is_bound = false;
+	xdev->is_aware = false;
+	group->attachment.drivers--;
+	update_aware(group);
+	if (!group->attachment.drivers) {
+		group->attachment.failure = NULL;
 		xs_backend_mend(&group->backend);
 		if (!detach(group, dev)) {
 			xs_backend_leave(&group->backend);
@@ -843,7 +736,7 @@ static void released(struct device *dev, void *data)
 					   ORPHAN_TICKS);
 		}
 	}
-	unclaim(xdev);
+	unpin_domain(xdev);
 	mutex_unlock(&xs_mutex);
 }
 
@@ -852,10 +745,13 @@ static void released(struct device *dev, void *data)
 /* True if the engine maps in the group's own domain. */
 static bool is_at_work(const struct xs_group *group)
 {
-	return group->attached && !xs_backend_is_blocked(&group->backend);
+	return group->attachment.drivers && !xs_backend_is_blocked(&group->backend);
 }
 
-/* Makes or resumes the engine for a claimed device. Returns the reason of a failure, or NULL. */
+/*
+ * Makes or resumes the engine for a device whose domain is pinned. Returns the reason of a
+ * failure, or NULL.
+ */
 static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
@@ -867,7 +763,7 @@ static const char *engine_for(struct xs_device *xdev)
 		return NULL;
 	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
-	if (group->instance)
+	if (xs_group_is_attached(group))
 		return engine_resume(group, xdev);
 	return engine_start(group, xdev);
 }
@@ -881,57 +777,61 @@ static const char *engine_for(struct xs_device *xdev)
  * or because the domain has pages that could not be removed. While the group is orphaned, an
  * attached or blocked device stays so.
  */
-static const char *take(struct xs_device *xdev)
+static const char *attach_device(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 	struct xs_device **resource;
 	const char *failure;
 
-	failure = claim(xdev) ? engine_for(xdev) :
-				"its IOMMU group has another owner";
+	failure = pin_domain(xdev) ? engine_for(xdev) :
+				     "its IOMMU group has another owner";
 	if (!failure)
-		xdev->blocked = false;
-	else if (!xdev->taken)
-		xdev->blocked = is_at_work(xdev->group) || xdev->group->backend.stuck_in;
-	if (failure && !xdev->taken && !xdev->blocked) {
-		unclaim(xdev);
+		xdev->is_blocked = false;
+	else if (!xdev->is_attached)
+		xdev->is_blocked = is_at_work(xdev->group) || xdev->group->backend.stuck_in;
+	if (failure && !xdev->is_attached && !xdev->is_blocked) {
+		unpin_domain(xdev);
 		return failure;
 	}
-	resource = devres_alloc(released, sizeof(*resource),
+	resource = devres_alloc(driver_gone, sizeof(*resource),
 				GFP_KERNEL | __GFP_NOFAIL);
 	*resource = xdev;
 	devres_add(dev, resource);
-	if (!xdev->taken)
+	if (!xdev->is_attached)
 		get_device(dev);
-	xdev->taken = true;
+	xdev->is_attached = true;
 	xdev->on_kernel_path = false;
 	take_ops(xdev);
 	take_bits(xdev);
-	xdev->bound = true;
-	xdev->group->attached++;
-	xs_group_update_aware(xdev->group);
+	xdev->is_bound = true;
+	xdev->group->attachment.drivers++;
+	update_aware(xdev->group);
 	return failure;
 }
 
 static void leave_to_kernel(struct xs_device *xdev)
 {
 	xdev->on_kernel_path = true;
-	xdev->group->clean = false;
+	xdev->group->stale.is_clean = false;
 }
 
-void xs_device_bind(struct xs_device *xdev)
+void xs_device_prepare(struct xs_device *xdev)
+{
+	lockdep_assert_held(&xs_mutex);
+	xs_group_end_orphan(xdev->group, xdev->dev);
+	xs_device_settle(xdev);
+	xs_group_look(xdev->group);
+}
+
+void xs_device_attach(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 	const char *failure = "the module is being unloaded";
 
 	lockdep_assert_held(&xs_mutex);
-	xs_group_end_orphan(group, xdev->dev);
-	xs_device_settle(xdev);
-	xs_group_look(group);
-	xs_device_choose(xdev, true);
-	if (xdev->bound || !xs_device_has_driver(xdev))
+	if (xdev->is_bound || !xs_device_has_driver(xdev))
 		return;
-	if (!group->policy) {
+	if (!group->assignment.policy) {
 		leave_to_kernel(xdev);
 		return;
 	}
@@ -940,18 +840,18 @@ void xs_device_bind(struct xs_device *xdev)
 	 * wait for the notifier that has called this function. The unload would free the new state.
 	 */
 	if (try_module_get(THIS_MODULE)) {
-		failure = take(xdev);
+		failure = attach_device(xdev);
 		module_put(THIS_MODULE);
 	}
 	/* A blocked device does not change the state of an attached group. */
-	if (!xdev->blocked && (!failure || xdev->bound || !group->attached))
-		group->failure = failure;
-	if (failure && !xdev->bound)
+	if (!xdev->is_blocked && (!failure || xdev->is_bound || !group->attachment.drivers))
+		group->attachment.failure = failure;
+	if (failure && !xdev->is_bound)
 		leave_to_kernel(xdev);
-	if (xdev->blocked)
+	if (xdev->is_blocked)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is attached, and it cannot be: %s\n",
 			failure);
-	else if (failure && xdev->bound)
+	else if (failure && xdev->is_bound)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
 			failure);
 	else if (failure)

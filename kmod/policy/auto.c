@@ -16,24 +16,14 @@
  * comparison that this wait would reverse: where strict is chosen, it is chosen for its level,
  * whatever it costs.
  */
-#include <linux/iommu.h>
-#include <linux/pci.h>
+#include <xsmmu/policy.h>
 
-#include "xsmmu.h"
-
-/* Facts of a group. A fact is true of one of its devices, of all its drivers, or of the group. */
-#define FLOOR_STRICT	BIT(0)	/* no lower level is allowed */
-#define AWARE		BIT(1)	/* all drivers are batch-aware */
-#define STORAGE		BIT(2)	/* a device of class 01 */
-#define OTHER		BIT(3)	/* a device of any other class */
-#define ETHERNET	BIT(4)	/* a device of class 0200 */
-#define IOMMU_UNKNOWN	BIT(5)	/* unknown, or does not translate */
-#define KERNEL_STRICT	BIT(6)	/* the group's type is DMA, not DMA-FQ */
-#define TOLD_OF_MAPS	BIT(7)	/* the IOMMU needs a command or a request for each map */
+#include "auto.h"
+#include "floor.h"
 
 static const struct xs_auto_line lines[] = {
 	{
-		FLOOR_STRICT, "strict",
+		XS_FACT_FLOOR_STRICT, "strict",
 		"min_level is strict"
 	}, {
 		/*
@@ -41,7 +31,7 @@ static const struct xs_auto_line lines[] = {
 		 * EXPERIMENT=attack`, docs/levels.md), the same as under strict; 538 instructions
 		 * against 2,010 for strict (`make lab`, docs/figures.md).
 		 */
-		AWARE, "fused",
+		XS_FACT_AWARE, "fused",
 		"all its drivers are batch-aware, which makes that strict, and cheaper than strict itself"
 	}, {
 		/*
@@ -49,17 +39,17 @@ static const struct xs_auto_line lines[] = {
 		 * (`xsmmu lab run --experiment attack --workload attack/page-cache`,
 		 * docs/levels.md). On hardware each unmap waits, as in the kernel's strict mode.
 		 */
-		STORAGE, "strict",
+		XS_FACT_STORAGE, "strict",
 		"it has storage, which could change data after it was verified"
 	}, {
 		/* No run shows which software depends on the data of other devices. */
-		OTHER, "strict",
+		XS_FACT_OTHER, "strict",
 		"it has a device that is neither storage nor an Ethernet NIC: of such nothing is known"
 	}, {
 		/*
 		 * No run covers an unknown IOMMU. `auto` is evaluated again when the driver binds.
 		 */
-		ETHERNET | IOMMU_UNKNOWN, "strict",
+		XS_FACT_ETHERNET | XS_FACT_IOMMU_UNKNOWN, "strict",
 		"its group does not translate, or the IOMMU is not known"
 	}, {
 		/*
@@ -68,14 +58,14 @@ static const struct xs_auto_line lines[] = {
 		 * EXPERIMENT=claim-d-mapsync`, docs/figures.md). The hypervisor's cost of a command
 		 * was not measured, and the kernel's own choice is strict.
 		 */
-		ETHERNET | KERNEL_STRICT | TOLD_OF_MAPS, "strict",
+		XS_FACT_ETHERNET | XS_FACT_KERNEL_STRICT | XS_FACT_TOLD_OF_MAPS, "strict",
 		"the kernel's own path is strict (type DMA), and deferring saves the unmap's command only, as the IOMMU is told of each map"
 	}, {
 		/*
 		 * kernel-strict has level strict in each row of `make matrix`, Attack; fused has
 		 * held.
 		 */
-		ETHERNET | KERNEL_STRICT, "strict",
+		XS_FACT_ETHERNET | XS_FACT_KERNEL_STRICT, "strict",
 		"the kernel's own path is strict (type DMA)"
 	}, {
 		/*
@@ -84,7 +74,7 @@ static const struct xs_auto_line lines[] = {
 		 * against 2,678 (`make matrix`, docs/matrix.md). The level is held instead of lazy
 		 * (the same, Attack).
 		 */
-		ETHERNET | TOLD_OF_MAPS, "fused",
+		XS_FACT_ETHERNET | XS_FACT_TOLD_OF_MAPS, "fused",
 		"an Ethernet NIC, whose polls end what is deferred; that saves the unmap's command only, as the IOMMU is told of each map"
 	}, {
 		/*
@@ -95,7 +85,7 @@ static const struct xs_auto_line lines[] = {
 		 * waits once, because slab memory is not held. With copy_bytes 256 sending costs
 		 * 1.046, which takes memory and is left to the operator.
 		 */
-		ETHERNET, "fused",
+		XS_FACT_ETHERNET, "fused",
 		"an Ethernet NIC, whose polls end what is deferred"
 	}, {
 		0, "strict",
@@ -103,68 +93,16 @@ static const struct xs_auto_line lines[] = {
 	},
 };
 
-static u32 facts_of(const struct xs_device *xdev)
-{
-	struct pci_dev *pdev = to_pci_dev(xdev->dev);
-
-	if (pci_is_bridge(pdev))
-		return 0;
-	if (pdev->class >> 16 == PCI_BASE_CLASS_STORAGE)
-		return STORAGE;
-	return pdev->class >> 8 == PCI_CLASS_NETWORK_ETHERNET ? ETHERNET : OTHER;
-}
-
-/* The facts as of the last xs_group_look(): readers of auto_policy get here. */
-static u32 facts_of_iommu(const struct xs_device *xdev)
-{
-	const struct xs_seen *seen = &xdev->seen;
-	u32 facts = 0;
-
-	if (seen->untried || seen->unserved ||
-	    !(seen->type & __IOMMU_DOMAIN_DMA_API))
-		return IOMMU_UNKNOWN;
-	if (seen->type != IOMMU_DOMAIN_DMA_FQ)
-		facts |= KERNEL_STRICT;
-	if (seen->like.flushes_maps || seen->like.kicks)
-		facts |= TOLD_OF_MAPS;
-	return facts;
-}
-
-const struct xs_auto_line *xs_auto_find(const struct xs_group *group)
+const struct xs_auto_line *xs_auto_find(u32 facts, bool is_aware)
 {
 	const struct xs_auto_line *line = lines;
-	struct xs_device *xdev;
-	u32 facts = 0;
 
-	lockdep_assert_held(&xs_mutex);
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!xdev->gone)
-			facts |= facts_of(xdev) | facts_of_iommu(xdev);
-	if (group->aware)
-		facts |= AWARE;
-	if (!xs_choice_is_allowed(xs_policy_find("fused")))
-		facts |= FLOOR_STRICT;
+	if (is_aware)
+		facts |= XS_FACT_AWARE;
+	if (!xs_floor_allows(xs_policy_find("fused")))
+		facts |= XS_FACT_FLOOR_STRICT;
 	/* The last line requires no facts. */
 	while (line->facts & ~facts)
 		line++;
 	return line;
-}
-
-void xs_auto_say(struct xs_group *group)
-{
-	const struct xs_auto_line *line = group->auto_line;
-	struct xs_device *xdev;
-
-	lockdep_assert_held(&xs_mutex);
-	list_for_each_entry(xdev, &group->devices, list) {
-		if (!line || xdev->gone || xdev->told == line ||
-		    pci_is_bridge(to_pci_dev(xdev->dev)))
-			continue;
-		xdev->told = line;
-		dev_info(xdev->dev, "xsmmu: auto: %s, level %s: %s\n",
-			 line->policy,
-			 xs_level_name(xs_policy_level(group->policy,
-						       group->aware)),
-			 line->why);
-	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Intel VT-d: finding page tables, shared with tables/vtd.c. */
-#ifndef XSMMU_IOMMU_VTD_H
-#define XSMMU_IOMMU_VTD_H
+/* Page tables of Intel VT-d. */
+#ifndef XSMMU_IOMMU_VTD_TABLE_H
+#define XSMMU_IOMMU_VTD_TABLE_H
 
 #include <linux/device.h>
 
@@ -24,7 +24,7 @@ struct xs_vtd_table {
  * @table: result
  * @dev: the device
  *
- * Context: as the functions of iommu.h; may sleep.
+ * Context: as xs_iommu_look(); may sleep.
  * Return: NULL, or the reason why the table was not found.
  */
 const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev);

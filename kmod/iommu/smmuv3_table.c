@@ -13,7 +13,7 @@
 #include <linux/iommu.h>
 #include <linux/platform_device.h>
 
-#include "tables.h"
+#include "table.h"
 
 #define IDR0			0x00
 #define IDR0_COHERENT		BIT(4)
@@ -113,7 +113,7 @@ static const char *find_in(struct xs_root *root, void __iomem *registers,
 		return "its page table has addresses of 52 bits";
 	root->first = xs_words_at(READ_ONCE(context[1]) & CONTEXT_TABLE);
 	root->levels = DIV_ROUND_UP(64 - FIELD_GET(CONTEXT_IOVA_REST, low) -
-					    PAGE_SHIFT, XS_TABLE_LG2);
+				    PAGE_SHIFT, XS_TABLE_LG2);
 	return root->first ? NULL : "its page table is not in memory";
 }
 

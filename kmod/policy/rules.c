@@ -12,7 +12,13 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "xsmmu.h"
+#include <xsmmu/policy.h>
+
+#include "../log.h"
+#include "assignment.h"
+#include "floor.h"
+#include "remembered.h"
+#include "rules.h"
 
 enum rule_kind {
 	RULE_ANY,	/* * */
@@ -40,7 +46,7 @@ struct rule {
 	u16 vendor;
 	u16 device;
 	const char *driver;
-	struct xs_choice choice;
+	struct xs_request request;
 };
 
 static struct rule *rules;
@@ -154,12 +160,12 @@ static bool read_tunable(struct xs_tuning *tuning, char *text)
 }
 
 /* Reads tables:, which selects direct tables. */
-static bool read_tables(struct xs_choice *choice, const char *text)
+static bool read_tables(struct xs_request *request, const char *text)
 {
 	if (!strcmp(text, "tables:direct"))
-		choice->direct = true;
+		request->direct = true;
 	else if (!strcmp(text, "tables:kernel"))
-		choice->direct = false;
+		request->direct = false;
 	else
 		return false;
 	return true;
@@ -171,26 +177,26 @@ static int refuse(const char *what, const char *word)
 	return -EINVAL;
 }
 
-static int read_choice(struct xs_choice *choice, char *text)
+static int read_request(struct xs_request *request, char *text)
 {
 	char *word = strsep(&text, ",");
 
-	choice->policy = xs_policy_find(word);
-	choice->is_auto = !strcmp(word, "auto");
-	if (!choice->policy && !choice->is_auto && strcmp(word, "none"))
+	request->policy = xs_policy_find(word);
+	request->is_auto = !strcmp(word, "auto");
+	if (!request->policy && !request->is_auto && strcmp(word, "none"))
 		return refuse("no policy is called so", word);
-	if (!choice->policy && !choice->is_auto)
+	if (!request->policy && !request->is_auto)
 		return text ? refuse("none has no tunables", text) : 0;
-	if (choice->policy && !xs_choice_is_allowed(choice->policy))
+	if (request->policy && !xs_floor_allows(request->policy))
 		return refuse("its level is below min_level", word);
-	if (choice->policy)
-		choice->tuning = xs_tuning_default(choice->policy);
+	if (request->policy)
+		request->tuning = xs_tuning_default(request->policy);
 	while ((word = strsep(&text, ","))) {
-		if (read_tables(choice, word))
+		if (read_tables(request, word))
 			continue;
-		if (choice->is_auto)
+		if (request->is_auto)
 			return refuse("auto has no tunables", word);
-		if (!read_tunable(&choice->tuning, word))
+		if (!read_tunable(&request->tuning, word))
 			return refuse("no tunable and value in its range", word);
 	}
 	return 0;
@@ -205,7 +211,7 @@ static int read_rule(struct rule *rule, char *text)
 	if (!read_match(rule, match))
 		return refuse("no address, class:, vendor:device, driver: or *",
 			      match);
-	return read_choice(&rule->choice, text);
+	return read_request(&rule->request, text);
 }
 
 int xs_rules_start(const char *text)
@@ -279,13 +285,13 @@ static bool matches(struct rule *rule, struct pci_dev *pdev, const char *driver)
 	return false;
 }
 
-const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver)
+const struct xs_request *xs_rules_find(struct pci_dev *pdev, const char *driver)
 {
 	u32 i;
 
 	for (i = 0; i < rule_count; i++) {
 		if (matches(&rules[i], pdev, driver))
-			return &rules[i].choice;
+			return &rules[i].request;
 		/* This rule may match once the device has a driver. */
 		if (!driver && rules[i].kind == RULE_DRIVER)
 			return NULL;

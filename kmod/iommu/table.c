@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Operations on page tables of any format. */
-#include "../iommu/iommu.h"
-#include "tables.h"
+#include <linux/iommu.h>
 
-const char *xs_root_find(struct xs_root *root, struct device *dev)
-{
-	const struct xs_format *format = xs_iommu_format(dev);
-	const char *why;
-
-	memset(root, 0, sizeof(*root));
-	if (!format)
-		return "its IOMMU is none whose page tables we know";
-	why = format->find(root, dev);
-	root->format = why ? NULL : format;
-	return why;
-}
+#include "table.h"
 
 u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 {

@@ -14,7 +14,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "xsmmu.h"
+#include "floor.h"
 
 /* A command line has up to 2 KiB, and a boot configuration adds up to 32 KiB. */
 #define LINE_BYTES	SZ_64K

@@ -16,7 +16,7 @@ void xs_batch_set_limit(struct xs_batch *batch, u32 limit_pages)
 	xs_store(&batch->limit, end);
 }
 
-u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
+u64 xs_batch_alloc_records(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 {
 	u64 head = xs_a64_read(&batch->head);
 

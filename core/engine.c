@@ -39,7 +39,7 @@ bool xs_engine_poll(struct xs_engine *engine)
 }
 
 /* Depends on @promised and not on the policy, which may have changed since the unmap. */
-static void xs_keep_promise(struct xs_engine *engine, struct xs_cpu *cpu)
+static void xs_flush_promised(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	if (xs_a64_read(&cpu->batch.promised))
 		xs_flush_batch(engine, cpu, XS_FLUSH_EXPLICIT);
@@ -55,7 +55,7 @@ void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere)
 		if (xs_batch_is_empty(&cpu->batch))
 			continue;
 		flags = xs_cpu_visit(cpu);
-		xs_keep_promise(engine, cpu);
+		xs_flush_promised(engine, cpu);
 		xs_cpu_leave(cpu, flags);
 	}
 	if (!everywhere) {
@@ -63,7 +63,7 @@ void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere)
 
 		xs_enter();
 		cpu = xs_cpu_lock(engine, &flags);
-		xs_keep_promise(engine, cpu);
+		xs_flush_promised(engine, cpu);
 		xs_cpu_unlock(cpu, flags);
 		xs_exit();
 	}

@@ -9,7 +9,7 @@
  * @policy: policy of the flush
  * @block: take only the records of this block; NULL for all records
  * @end: end of the records to look at
- * @kept: first record that is left; @end if no record is left
+ * @first_left: first record that is left; @end if no record is left
  * @pages: pages of the taken records
  * @records: number of taken records
  * @extents: number of extents of the taken records
@@ -20,7 +20,7 @@ struct xs_taken {
 	const struct xs_policy *policy;
 	const struct xs_block *block;
 	u64 end;
-	u64 kept;
+	u64 first_left;
 	u32 pages;
 	u32 records;
 	u32 extents;
@@ -136,20 +136,20 @@ static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 {
 	u64 at = batch->tail;
 
-	taken->kept = taken->end;
+	taken->first_left = taken->end;
 	while (at < taken->end) {
 		struct xs_record *record = xs_batch_record(batch, at);
 		u64 key = xs_load_acquire(&record->key);
 
 		if (xs_unlikely(!xs_flush_wants(taken, key))) {
-			if (key != XS_KEY_TAKEN && at < taken->kept)
-				taken->kept = at;
+			if (key != XS_KEY_TAKEN && at < taken->first_left)
+				taken->first_left = at;
 			at++;
 			continue;
 		}
 		at++;
 		xs_flush_add(batch->extents, taken, key);
-		if (xs_unlikely(at > taken->kept))
+		if (xs_unlikely(at > taken->first_left))
 			xs_store(&record->key, key | XS_KEY_TAKING);
 		else if (xs_likely(!(key & 0xffff)) &&
 			 xs_key_page(key) + 1 ==
@@ -326,8 +326,8 @@ static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 		if (record->ref == XS_REF_UNHELD)
 			xs_stuck_hold(engine, page, xs_key_pages(key));
 		else
-			xs_stuck_keep(engine, page, xs_key_pages(key),
-				      record->ref);
+			xs_stuck_set_ref(engine, page, xs_key_pages(key),
+					 record->ref);
 		return 0;
 	}
 	xs_record_release(engine, cpu, back, record, key);
@@ -375,14 +375,14 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 
 		if (end > taken->end)
 			end = taken->end;
-		if (xs_unlikely(at < taken->kept && taken->kept < end))
-			end = taken->kept;
+		if (xs_unlikely(at < taken->first_left && taken->first_left < end))
+			end = taken->first_left;
 		if (xs_likely(ones))
 			pages = xs_flush_release_ones(cpu, at, end);
 		else if (xs_unlikely(taken->stuck))
 			pages = xs_flush_release_stuck(engine, cpu, back, at,
-						       end, at >= taken->kept);
-		else if (xs_unlikely(at >= taken->kept))
+						       end, at >= taken->first_left);
+		else if (xs_unlikely(at >= taken->first_left))
 			pages = xs_flush_release_marked(engine, cpu, back, at,
 							end);
 		else if (back == XS_BACK_RANGES)
@@ -463,13 +463,13 @@ static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 	u64 head = taken->end;
 
 	batch->more_pages -= taken->pages - taken->records;
-	if (xs_likely(taken->kept == taken->end &&
+	if (xs_likely(taken->first_left == taken->end &&
 		      xs_a64_try_relaxed(&batch->head, &head, next))) {
 		xs_store_release(&batch->tail, next);
 		xs_store(&batch->limit, next);
 		return;
 	}
-	xs_store_release(&batch->tail, taken->kept);
+	xs_store_release(&batch->tail, taken->first_left);
 	if (taken->block)
 		return;
 	/* The writer of a record that was not valid has set @promised before, or will do so. */
@@ -666,8 +666,8 @@ u64 xs_flush_deadline(const struct xs_engine *engine, struct xs_cpu *cpu)
 	       xs_flush_wait_ns(engine);
 }
 
-bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
-		      u32 pages, u64 *at)
+bool xs_flush_alloc_records(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+			    u32 pages, u64 *at)
 {
 	struct xs_batch *batch = &cpu->batch;
 	bool first;
@@ -685,8 +685,8 @@ bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 	if (!xs_batch_has_room(batch, count))
 		return false;
 	first = xs_batch_is_empty(batch);
-	*at = xs_batch_reserve(batch, count, pages,
-			       xs_ops(engine)->clock(xs_backend(engine)));
+	*at = xs_batch_alloc_records(batch, count, pages,
+				     xs_ops(engine)->clock(xs_backend(engine)));
 	if (first) {
 		xs_ops(engine)->deferred(xs_backend(engine), cpu->id,
 					 !batch->armed,

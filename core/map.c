@@ -265,7 +265,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 
 /* ---- in parts ---- */
 
-u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
+u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last)
 {
 	u64 iova;
 

@@ -24,17 +24,17 @@
 /* ---- blocks that a CPU keeps ---- */
 
 /* Gives all blocks of the free-block cache except @left back to the space. */
-static void xs_empty_give(struct xs_engine *engine, struct xs_cpu *cpu,
-			  u32 left)
+static void xs_empty_cache_give(struct xs_engine *engine, struct xs_cpu *cpu,
+				u32 left)
 {
-	for (u32 i = left; i < cpu->empties; i++)
+	for (u32 i = left; i < cpu->empty_count; i++)
 		xs_partial_leave(cpu->empty[i]);
-	xs_space_give(&engine->space, cpu->empty + left, cpu->empties - left);
-	cpu->empties = left;
+	xs_space_give(&engine->space, cpu->empty + left, cpu->empty_count - left);
+	cpu->empty_count = left;
 }
 
-static void xs_empty_put(struct xs_engine *engine, struct xs_cpu *cpu,
-			 struct xs_block *block)
+static void xs_empty_cache_put(struct xs_engine *engine, struct xs_cpu *cpu,
+			       struct xs_block *block)
 {
 	/* Any mapping may use a block of the free-block cache. */
 	if (xs_unlikely(block->reserved_low)) {
@@ -42,25 +42,25 @@ static void xs_empty_put(struct xs_engine *engine, struct xs_cpu *cpu,
 		xs_space_give(&engine->space, &block, 1);
 		return;
 	}
-	if (cpu->empties == XS_EMPTY_BLOCKS)
-		xs_empty_give(engine, cpu, XS_EMPTY_BLOCKS / 2);
-	cpu->empty[cpu->empties++] = block;
+	if (cpu->empty_count == XS_EMPTY_BLOCKS)
+		xs_empty_cache_give(engine, cpu, XS_EMPTY_BLOCKS / 2);
+	cpu->empty[cpu->empty_count++] = block;
 }
 
 /* The lowest block, so that neighbours are opened one after the other. */
-static struct xs_block *xs_empty_get(struct xs_cpu *cpu, u64 last)
+static struct xs_block *xs_empty_cache_get(struct xs_cpu *cpu, u64 last)
 {
 	struct xs_block *block;
 	u32 lowest = 0;
 
-	for (u32 i = 1; i < cpu->empties; i++)
+	for (u32 i = 1; i < cpu->empty_count; i++)
 		if (cpu->empty[i]->iova < cpu->empty[lowest]->iova)
 			lowest = i;
-	if (!cpu->empties ||
+	if (!cpu->empty_count ||
 	    cpu->empty[lowest]->iova + XS_BLOCK_BYTES - 1 > last)
 		return 0;
 	block = cpu->empty[lowest];
-	cpu->empty[lowest] = cpu->empty[--cpu->empties];
+	cpu->empty[lowest] = cpu->empty[--cpu->empty_count];
 	return block;
 }
 
@@ -68,14 +68,14 @@ void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask)
 {
 	if (xs_block_free(block, mask))
-		xs_empty_put(engine, cpu, block);
+		xs_empty_cache_put(engine, cpu, block);
 }
 
 static void xs_place_shut(struct xs_engine *engine, struct xs_cpu *cpu,
 			  struct xs_block *block)
 {
 	if (block != &engine->none && xs_block_close(block))
-		xs_empty_put(engine, cpu, block);
+		xs_empty_cache_put(engine, cpu, block);
 }
 
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -177,7 +177,7 @@ static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
 		xs_search_list(search, cpu, false,
 			       search->low ? XS_PARTIAL_ANY : XS_PARTIAL_THIRD);
 
-	if (!block && xs_space_keeps(search->last))
+	if (!block && xs_space_is_low(search->last))
 		block = xs_search_list(search, cpu, true, XS_PARTIAL_ANY);
 	return block;
 }
@@ -204,7 +204,7 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 		block = xs_place_listed(cpu, search);
 	if (block)
 		return block;
-	block = xs_empty_get(cpu, search->last);
+	block = xs_empty_cache_get(cpu, search->last);
 	if (!block && look) {
 		block = xs_place_probe(engine, cpu, search);
 		if (block)
@@ -386,7 +386,7 @@ void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 		xs_cache_empty(&cpu->magazines[lg2], &engine->depots[lg2],
 			       xs_range_back, &context);
 	}
-	xs_empty_give(engine, cpu, 0);
+	xs_empty_cache_give(engine, cpu, 0);
 }
 
 void xs_place_empty_depots(struct xs_engine *engine)
@@ -505,7 +505,7 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 
 		cpu = xs_cpu_lock(engine, &flags);
 		if (!i || again)
-			block = xs_empty_get(cpu, last);
+			block = xs_empty_cache_get(cpu, last);
 		if (!block && (!i || again))
 			block = xs_place_fresh(engine, last);
 		if (block) {
@@ -542,6 +542,6 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 	if (!xs_block_free(block, mask))
 		return;
 	cpu = xs_cpu_lock(engine, &flags);
-	xs_empty_put(engine, cpu, block);
+	xs_empty_cache_put(engine, cpu, block);
 	xs_cpu_unlock(cpu, flags);
 }

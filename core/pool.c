@@ -282,7 +282,7 @@ static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
  * True if a bounce buffer of the largest size, with the buffer at @start, keeps the bits of
  * @keep.
  */
-static xs_inline bool xs_keeps(u32 keep, u64 phys, u32 start)
+static xs_inline bool xs_offset_fits(u32 keep, u64 phys, u32 start)
 {
 	return keep < XS_BOUNCE_MAX_BYTES &&
 	       start == (phys & (XS_BOUNCE_MAX_BYTES - 1));
@@ -307,7 +307,7 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 
 	start = xs_offset_in_bounce(phys, bytes, lg2);
 	if (xs_unlikely(bytes - 1 >= XS_BOUNCE_MAX_BYTES ||
-			(keep && !xs_keeps(keep, phys, start)) ||
+			(keep && !xs_offset_fits(keep, phys, start)) ||
 			pool->start + XS_POOL_BYTES - 1 > last))
 		return 0;
 	kind = xs_kind_of(direction, lg2);

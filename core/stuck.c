@@ -33,7 +33,7 @@ void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_a64_set_release(&block->extent_pages, XS_EXTENT_STUCK | pages);
 }
 
-void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref)
+void xs_stuck_set_ref(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref)
 {
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(xs_space_slot(&engine->space, page + i),

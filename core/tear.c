@@ -307,7 +307,7 @@ static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
 	if (returns)
 		xs_stuck_hold(engine, page, pages);
 	else
-		xs_stuck_keep(engine, page, pages, XS_REF_NONE);
+		xs_stuck_set_ref(engine, page, pages, XS_REF_NONE);
 	xs_stuck_mark(engine, page, pages);
 }
 

@@ -222,7 +222,7 @@ static bool xs_claim_defer(struct xs_engine *engine,
 	bool room;
 
 	cpu = xs_cpu_lock(engine, &flags);
-	room = xs_flush_reserve(engine, cpu, count, claim->pages, &record);
+	room = xs_flush_alloc_records(engine, cpu, count, claim->pages, &record);
 	for (u32 at = 0; room && at < claim->pages; at += span) {
 		xs_ref_t ref = held == XS_HELD_LATER ? XS_REF_UNHELD :
 							XS_REF_NONE;
@@ -264,8 +264,8 @@ static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 	for (u32 at = 0; held != XS_HELD_LATER && at < claim->pages; at += span) {
 		xs_ref_t ref = xs_claim_ref(claim, at, &span);
 
-		xs_stuck_keep(engine, claim->page + at, span,
-			      held == XS_HELD ? ref : XS_REF_NONE);
+		xs_stuck_set_ref(engine, claim->page + at, span,
+				 held == XS_HELD ? ref : XS_REF_NONE);
 	}
 	xs_count(engine->counts, direct_pages, -(u64)claim->pages);
 	xs_stuck_mark(engine, claim->page, claim->pages);

@@ -52,7 +52,7 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_backend *backend = backend_to_map(dev);
 	u32 count = pages_of(0, size);
-	u64 iova = backend ? xs_engine_reserve(&backend->engine, count, last) : 0;
+	u64 iova = backend ? xs_engine_alloc_iova(&backend->engine, count, last) : 0;
 	bool lost = false;
 	int error;
 
@@ -125,7 +125,7 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 {
 	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_backend *backend = backend_to_map(dev);
-	u64 iova = backend ? xs_engine_reserve(&backend->engine, count, last) : 0;
+	u64 iova = backend ? xs_engine_alloc_iova(&backend->engine, count, last) : 0;
 	int error;
 
 	*lost = false;

@@ -184,8 +184,8 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 	int error;
 
 	if (backend)
-		iova = xs_engine_reserve(&backend->engine, pages,
-					 last_of(dev, *dev->dma_mask));
+		iova = xs_engine_alloc_iova(&backend->engine, pages,
+					    last_of(dev, *dev->dma_mask));
 	if (iova) {
 		prot |= xs_backend_map_unflushed(backend);
 		error = phys ?

@@ -335,7 +335,7 @@ static __always_inline u64 map_end(struct xs_backend *backend, u64 iova, u32 pag
 }
 
 /*
- * The group of @dev in which a map of several pages may reserve IOVAs. NULL: there is none, or
+ * The backend of @dev in which a map of several pages may allocate IOVAs. NULL: there is none, or
  * the group is leaving its domain. Then each map fails and is counted as failed; after a
  * failed removal the undo of the map would fail, too, and IOVAs and memory would be lost with
  * each map. Called in an SRCU section of xs_backend_srcu.
@@ -363,8 +363,8 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 	int error = 0;
 
 	if (backend)
-		iova = xs_engine_reserve(&backend->engine, pages,
-					 last_of(dev, *dev->dma_mask));
+		iova = xs_engine_alloc_iova(&backend->engine, pages,
+					    last_of(dev, *dev->dma_mask));
 	if (iova)
 		error = xs_engine_fill(&backend->engine, iova, phys & PAGE_MASK,
 				       pages, prot_of(dir, attrs) | IOMMU_MMIO);

@@ -368,7 +368,7 @@ bool xs_backend_unmap_partial(struct xs_backend *backend, u64 iova, u32 pages);
 /**
  * xs_backend_undo - undo a map of several parts, one of which has failed
  * @backend: the backend
- * @iova: first byte of the range that the engine has reserved
+ * @iova: first byte of the range that the engine has allocated
  * @pages: length
  * @error: result of the failed part: a negative errno or XS_MAP_LEFT
  *

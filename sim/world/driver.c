@@ -200,7 +200,7 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	u32 page;
 
 	sim_map_begin(mapping->pages);
-	mapping->iova = xs_engine_reserve(&sim.engine, mapping->pages, last);
+	mapping->iova = xs_engine_alloc_iova(&sim.engine, mapping->pages, last);
 	sim_map_end(mapping->pages);
 	if (!mapping->iova) {
 		sim.map_failures++;

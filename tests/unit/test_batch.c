@@ -267,11 +267,11 @@ static void reserve(void)
 {
 	struct xs_batch *batch = batch_new();
 
-	CHECK(xs_batch_reserve(batch, 1, 1, 100) == 0);
-	CHECK(xs_batch_reserve(batch, 3, 60, 200) == 1);
+	CHECK(xs_batch_alloc_records(batch, 1, 1, 100) == 0);
+	CHECK(xs_batch_alloc_records(batch, 3, 60, 200) == 1);
 	CHECK(xs_batch_pages(batch) == 61);
 	CHECK(*xs_batch_began_ns(batch, 0) == 100);
-	CHECK(xs_batch_reserve(batch, XS_BATCH_GROUP, XS_BATCH_GROUP, 300) == 4);
+	CHECK(xs_batch_alloc_records(batch, XS_BATCH_GROUP, XS_BATCH_GROUP, 300) == 4);
 	CHECK(*xs_batch_began_ns(batch, XS_BATCH_GROUP - 1) == 100);
 	CHECK(*xs_batch_began_ns(batch, XS_BATCH_GROUP) == 300);
 	CHECK(xs_batch_pages(batch) == 61 + XS_BATCH_GROUP);
@@ -302,7 +302,7 @@ static void limit_seed(u64 seed)
 
 		if (!xs_batch_has_room(batch, count))
 			break;
-		xs_batch_reserve(batch, count, pages, 1);
+		xs_batch_alloc_records(batch, count, pages, 1);
 		xs_batch_set_limit(batch, most);
 		if (xs_batch_pages(batch) >= most) {
 			CHECK(batch->limit <= xs_a64_read(&batch->head));

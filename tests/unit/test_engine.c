@@ -846,7 +846,7 @@ static void check_nothing(struct world *world, const struct xs_policy *policy)
 {
 	(void)policy;
 	CHECK(!xs_engine_map(&world->engine, 0, 0, PROT_READ_, LAST));
-	CHECK(!xs_engine_reserve(&world->engine, 0, LAST));
+	CHECK(!xs_engine_alloc_iova(&world->engine, 0, LAST));
 	CHECK(world_warnings() == 2);
 	CHECK(world_stats(world)->counts.bad_unmaps == 2);
 	CHECK(!xs_engine_live(&world->engine));
@@ -993,7 +993,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 
 		/* Map the same memory at another place. */
 		driver_unmap_only(world, &mapping, true);
-		iova = xs_engine_reserve(engine, pages, LAST);
+		iova = xs_engine_alloc_iova(engine, pages, LAST);
 		for (u32 i = 0; i < pages; i++)
 			each[i] = phys + i * XS_PAGE_BYTES;
 		CHECK(iova && !xs_engine_fill_each(engine, iova, each, pages,
@@ -1008,7 +1008,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 			CHECK(world->memory[mapping.page + i].refs ==
 			      (policy->hold == XS_HOLD_PAGES));
 		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
-		iova = xs_engine_reserve(engine, pages, LAST);
+		iova = xs_engine_alloc_iova(engine, pages, LAST);
 		world->last_serial++;
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
@@ -1058,7 +1058,7 @@ static void check_apart_refused(struct world *world,
 	for (u32 i = 0; i < 4; i++)
 		phys[i] = (u64)many[i].page << XS_PAGE_LG2;
 	for (u32 refused = 1; refused <= 4; refused++) {
-		u64 iova = xs_engine_reserve(engine, 4, LAST);
+		u64 iova = xs_engine_alloc_iova(engine, 4, LAST);
 
 		world->map_fails_in = refused;
 		CHECK(iova && xs_engine_fill_each(engine, iova, phys, 4,
@@ -1103,7 +1103,7 @@ static void check_apart(struct world *world, const struct xs_policy *policy,
 			phys[pages++] = XS_PHYS_NONE;
 		phys[pages++] = (u64)many[i].page << XS_PAGE_LG2;
 	}
-	iova = xs_engine_reserve(engine, pages, LAST);
+	iova = xs_engine_alloc_iova(engine, pages, LAST);
 	CHECK(iova && !xs_engine_fill_each(engine, iova, phys, pages,
 					   PROT_READ_));
 	world->last_serial++;
@@ -1150,7 +1150,7 @@ static void check_apart_permanent(struct world *world,
 	}
 	for (u32 i = 1; i < pages; i++)
 		CHECK(phys[i] != phys[i - 1] + XS_PAGE_BYTES);
-	iova = xs_engine_reserve(engine, pages, LAST);
+	iova = xs_engine_alloc_iova(engine, pages, LAST);
 	CHECK(iova && !xs_engine_fill_each(engine, iova, phys, pages,
 					   PROT_READ_));
 	world->last_serial++;

@@ -1351,7 +1351,7 @@ static void check_apart(u64 end, u64 start)
 	CHECK(!xs_pool_has(&engine.pool, 0) && !xs_pool_has(&engine.pool, ~0ULL));
 	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == start);
 	CHECK(xs_pool_has(&engine.pool, start) && !xs_pool_has(&engine.pool, start - 1));
-	while ((iova = xs_engine_reserve(&engine, pages, LAST))) {
+	while ((iova = xs_engine_alloc_iova(&engine, pages, LAST))) {
 		CHECK(!xs_pool_has(&engine.pool, iova));
 		CHECK(iova + bytes <= end);
 		count++;

@@ -1179,7 +1179,7 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 		     u64 last)
 {
 	struct xs_engine *engine = &world->engine;
-	u64 iova = xs_engine_reserve(engine, mapping->pages, last);
+	u64 iova = xs_engine_alloc_iova(engine, mapping->pages, last);
 	int error = iova ? fill_parts(engine, mapping, iova) : 0;
 
 	if (!error)

@@ -3,9 +3,9 @@
  * The batch of a CPU: the unmaps that the CPU has deferred, whichever CPU mapped the pages. So
  * a flush of a CPU's unmaps is a flush of the CPU's own batch, and needs no other CPU's batch.
  *
- * The batch is a log. An unmap reserves a record by a compare and swap on @head and writes the
+ * The batch is a log. An unmap allocates a record by a compare and swap on @head and writes the
  * record; the key is written last and makes the record valid. A flush, under the CPU's lock,
- * takes the valid records from @tail to @head. Only the batch's CPU appends, so a reserved
+ * takes the valid records from @tail to @head. Only the batch's CPU appends, so an allocated
  * record that is not valid belongs to an unmap that the reader has interrupted, or that runs
  * while another CPU flushes the batch. The flush leaves such a record, and all later records
  * stay in place until the record has been written.
@@ -178,7 +178,7 @@ static xs_inline u64 *xs_batch_began_ns(struct xs_batch *batch, u64 at)
 }
 
 /**
- * xs_record_write - write a reserved record; the record becomes valid
+ * xs_record_write - write an allocated record; the record becomes valid
  * @record: record
  * @key: key
  * @ref: reference
@@ -259,7 +259,7 @@ static xs_inline bool xs_batch_has_room(struct xs_batch *batch, u32 count)
 }
 
 /**
- * xs_batch_reserve - reserve records for a mapping
+ * xs_batch_alloc_records - allocate records for a mapping
  * @batch: batch of the running CPU, with room
  * @count: number of records
  * @pages: size of the mapping
@@ -268,7 +268,7 @@ static xs_inline bool xs_batch_has_room(struct xs_batch *batch, u32 count)
  * Context: CPU's lock.
  * Return: number of the first record.
  */
-u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns);
+u64 xs_batch_alloc_records(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns);
 
 /**
  * xs_batch_set_limit - set the limit of the fast path

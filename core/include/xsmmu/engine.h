@@ -90,7 +90,7 @@ struct xs_unflushed {
  * @batch: see batch.h
  * @lock: guards all members unless stated otherwise
  * @id: number of the CPU
- * @empties: number of blocks in @empty
+ * @empty_count: number of blocks in @empty
  * @probe: CPU that owns the next partial list to search
  * @empty: the free-block cache: claimed blocks without a page in use, opened before a fresh
  *   block
@@ -104,7 +104,7 @@ struct xs_cpu {
 	struct xs_batch batch;
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 id;
-	u32 empties;
+	u32 empty_count;
 	u32 probe;
 	struct xs_block *empty[XS_EMPTY_BLOCKS];
 	struct xs_cache magazines[XS_SIZES];
@@ -299,23 +299,23 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last);
 
 /**
- * xs_engine_reserve - reserve an IOVA range for scattered memory
+ * xs_engine_alloc_iova - allocate an IOVA range for scattered memory
  * @engine: engine
  * @pages: number of pages
  * @last: highest IOVA in bytes, inclusive
  *
- * The caller then fills the range, and undoes the reservation, filled or not, by a single
+ * The caller then fills the range, and frees it, filled or not, by a single
  * xs_engine_unmap() of the whole range.
  *
  * Context: any.
  * Return: the IOVA in bytes; 0 on failure.
  */
-u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
+u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last);
 
 /**
- * xs_engine_fill_each - map scattered pages to a reserved range of at most a block
+ * xs_engine_fill_each - map scattered pages to an allocated range of at most a block
  * @engine: engine
- * @iova: from xs_engine_reserve()
+ * @iova: from xs_engine_alloc_iova()
  * @phys: physical address of each page in bytes; XS_PHYS_NONE leaves a page unmapped
  * @pages: size of the whole range, at most XS_BLOCK_PAGES
  * @prot: passed to the backend
@@ -331,7 +331,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);
 
 /**
- * xs_engine_fill - map contiguous memory to a part of a reserved range larger than a block
+ * xs_engine_fill - map contiguous memory to a part of an allocated range larger than a block
  * @engine: engine
  * @iova: start of the part in bytes
  * @phys: physical address in bytes, page aligned

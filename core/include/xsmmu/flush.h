@@ -187,7 +187,7 @@ bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages);
 bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again);
 
 /**
- * xs_flush_reserve - reserve records in the batch of the running CPU
+ * xs_flush_alloc_records - allocate records in the batch of the running CPU
  * @engine: engine
  * @cpu: running CPU
  * @count: number of records
@@ -199,8 +199,8 @@ bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again);
  * Context: entered, CPU's lock.
  * Return: false without room; the mapping cannot be deferred.
  */
-bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
-		      u32 pages, u64 *at);
+bool xs_flush_alloc_records(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+			    u32 pages, u64 *at);
 
 /**
  * xs_flush_if_full - flush a full batch, or set the limit of the fast path

@@ -107,13 +107,13 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last);
 #define XS_LOW_LAST	((1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) - 1)
 
 /**
- * xs_space_keeps - test for a device that may use the blocks reserved below 4 GiB
+ * xs_space_is_low - test for a device that may use the blocks reserved below 4 GiB
  * @last: highest IOVA of the device in bytes, inclusive
  *
  * Context: any.
  * Return: true if the device can use no other block.
  */
-static xs_inline bool xs_space_keeps(u64 last)
+static xs_inline bool xs_space_is_low(u64 last)
 {
 	return last <= XS_LOW_LAST;
 }

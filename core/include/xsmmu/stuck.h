@@ -65,7 +65,7 @@ static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)
 }
 
 /**
- * xs_stuck_keep - write a held reference into the slots of stuck pages
+ * xs_stuck_set_ref - write a held reference into the slots of stuck pages
  * @engine: engine
  * @page: first page
  * @pages: number of pages
@@ -73,7 +73,7 @@ static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)
  *
  * Context: entered.
  */
-void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref);
+void xs_stuck_set_ref(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref);
 
 /**
  * xs_stuck_hold - hold stuck pages of which no reference is held

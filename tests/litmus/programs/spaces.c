@@ -95,7 +95,7 @@ static void begin_run(void)
 
 static void reserve_run(void)
 {
-	u64 found = xs_engine_reserve(&engine, 2 * XS_BLOCK_PAGES, ~0ULL);
+	u64 found = xs_engine_alloc_iova(&engine, 2 * XS_BLOCK_PAGES, ~0ULL);
 
 	ex_assert(found == iova);
 }

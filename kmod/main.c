@@ -33,7 +33,7 @@
 
 static char *policy = "none";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "like two rules behind all: class:02=POLICY;*=strict; auto: like *=auto (default none)");
+MODULE_PARM_DESC(policy, "appends the rules class:02=POLICY;*=strict, or *=auto for auto (default none)");
 
 static char *rules = "";
 module_param(rules, charp, 0444);
@@ -41,11 +41,11 @@ MODULE_PARM_DESC(rules, "which devices get which policy: MATCH=POLICY[,TUNABLE:V
 
 static char *min_level = "";
 module_param(min_level, charp, 0444);
-MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict; empty: strict if the kernel is, else none. Reads as the floor in force");
+MODULE_PARM_DESC(min_level, "lowest level that may be chosen: none, lazy, bounded, held or strict; empty: strict if the kernel's own path is strict, else none");
 
 static bool any_kernel;
 module_param(any_kernel, bool, 0444);
-MODULE_PARM_DESC(any_kernel, "load on a kernel newer than those that this version is for (default no)");
+MODULE_PARM_DESC(any_kernel, "load on a kernel that is newer than this version supports (default no)");
 
 static enum cpuhp_state hotplug_state;
 
@@ -73,11 +73,11 @@ static int check_kernel(void)
 	if (!is_newer(release))
 		return 0;
 	if (any_kernel) {
-		pr_warn("kernel %s is newer than %d.%d, the newest that this version is for, and any_kernel is set: no level is certain\n",
+		pr_warn("kernel %s is newer than %d.%d, the newest kernel that this version supports, and any_kernel is set: no level is certain\n",
 			release, XS_NEWEST_MAJOR, XS_NEWEST_MINOR);
 		return 0;
 	}
-	pr_err("refused: kernel %s is newer than %d.%d, the newest that this version is for: install a later xsmmu, or load with any_kernel=1\n",
+	pr_err("refused: kernel %s is newer than %d.%d, the newest kernel that this version supports: install a later xsmmu, or load with any_kernel=1\n",
 	       release, XS_NEWEST_MAJOR, XS_NEWEST_MINOR);
 	return -EOPNOTSUPP;
 }
@@ -260,7 +260,7 @@ static void add_all(void)
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, choose_for_one);
 	mutex_unlock(&xs_mutex);
 	if (list_empty(&xs_groups))
-		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
+		pr_warn("no PCI device is behind an IOMMU: enable the IOMMU in the firmware and on the kernel command line (on Intel: intel_iommu=on)\n");
 }
 
 /* Called when no group has an engine. */

@@ -72,7 +72,7 @@ static const char *check_domain(struct iommu_domain *domain)
 	if (!domain || !(domain->type & __IOMMU_DOMAIN_PAGING))
 		return "its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first";
 	if (!(domain->pgsize_bitmap & PAGE_SIZE))
-		return "its IOMMU has no pages of the size that the CPU's have";
+		return "its IOMMU does not support the CPU's page size";
 	if (domain->ops->iotlb_sync && !domain->ops->flush_iotlb_all)
 		return "its IOMMU driver cannot invalidate a whole domain";
 	/* iommu_map() would choose the entry sizes. */
@@ -157,7 +157,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 	if (failure)
 		return failure;
 	if (xs_attach_is_deferred(xdev->dev))
-		return "it still uses the tables of another kernel";
+		return "it still uses the page tables of an earlier kernel";
 	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
 		return "its IOMMU group has a device that is not a PCI device";
 	failure = xs_regions_check(group, domain);
@@ -181,9 +181,9 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 		return failure;
 	if (config.domain->geometry.aperture_start != before->aperture_start ||
 	    config.domain->geometry.aperture_end != before->aperture_end)
-		return "its IOMMU group has other addresses than before";
+		return "the address range of its IOMMU group has changed since the group was attached";
 	if (xs_backend_retry_in(&group->backend, config.domain))
-		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
+		return "its IOMMU driver could not remove pages from this domain: for a new domain " XS_NEW_DOMAIN("<group>");
 	failure = xs_regions_check(group, config.domain);
 	if (failure)
 		return failure;
@@ -849,13 +849,13 @@ void xs_device_attach(struct xs_device *xdev)
 	if (failure && !xdev->is_bound)
 		leave_to_kernel(xdev);
 	if (xdev->is_blocked)
-		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is attached, and it cannot be: %s\n",
+		dev_err(xdev->dev, "xsmmu: all maps fail: the IOMMU group is attached, but this device cannot be: %s\n",
 			failure);
 	else if (failure && xdev->is_bound)
-		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
+		dev_err(xdev->dev, "xsmmu: all maps fail: memory of an earlier driver is still in use: %s\n",
 			failure);
 	else if (failure)
-		dev_err(xdev->dev, "xsmmu: not attached, the kernel's own path stays: %s\n",
+		dev_err(xdev->dev, "xsmmu: not attached, the device stays on the kernel's own path: %s\n",
 			failure);
 }
 

@@ -59,7 +59,7 @@ static int check_orphaned(struct xs_group *group, const struct xs_policy *policy
 {
 	if (policy || !xs_group_is_attached(group) || group->attachment.drivers)
 		return 0;
-	pr_err("group %d: refused: it is orphaned, as %lld pages are still in use after their driver has gone\n",
+	pr_err("group %d: refused: the group is orphaned, and %lld pages are still in use after their driver has gone\n",
 	       iommu_group_id(group->iommu_group), xs_group_live(group));
 	return -EBUSY;
 }
@@ -68,7 +68,7 @@ static int check_copies(struct xs_group *group, u32 copy_bytes)
 {
 	if (!copy_bytes || !xs_group_cannot_copy(group))
 		return 0;
-	pr_err("group %d: refused: copying begins before a driver does: unbind the drivers of the whole IOMMU group first\n",
+	pr_err("group %d: refused: copying can begin only while no driver is bound: unbind the drivers of the whole IOMMU group first\n",
 	       iommu_group_id(group->iommu_group));
 	return -EBUSY;
 }

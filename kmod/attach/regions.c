@@ -210,7 +210,7 @@ const char *xs_regions_check(struct xs_group *group,
 		phys = iommu_iova_to_phys(domain, iova);
 		if (phys && !is_in_region(&regions, iova) &&
 		    !is_msi_page(group, &regions, iova, phys))
-			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or for a new domain " XS_NEW_DOMAIN("<group>");
+			failure = "a driver has left memory mapped on the kernel's own path: close the programs that use the memory; or for a new domain " XS_NEW_DOMAIN("<group>");
 	}
 	/* The kernel may map more MSI pages at any time. */
 	group->stale.is_clean = !failure && !has_msi_pages(&regions);

@@ -15,7 +15,7 @@ static void check_balance(struct xs_group *group)
 	if (xs_engine_live(&group->backend.engine) >= 0 ||
 	    group->assignment.policy == xs_policy_find("strict"))
 		return;
-	pr_err("group %d: bug: more pages unmapped than mapped; policy is now strict\n",
+	pr_err("group %d: bug: more pages were unmapped than mapped: the policy is now strict\n",
 	       iommu_group_id(group->iommu_group));
 	xs_group_be_strict(group);
 }

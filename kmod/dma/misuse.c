@@ -53,7 +53,7 @@ static void forget(u32 at)
 
 static void warn_late(struct device *dev)
 {
-	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a flush, and not flushed since: was another device flushed?\n");
+	dev_err_ratelimited(dev, "xsmmu: misuse: a deferred unmap was not flushed within a second: did the driver flush another device?\n");
 }
 
 /* Signed, because another CPU may have read the clock later and come first. */
@@ -140,7 +140,7 @@ static bool is_there(const struct fresh *at)
 static void warn_unflushed(const struct fresh *at)
 {
 	if (is_there(at))
-		dev_err_ratelimited(at->dev, "xsmmu: misuse: mapped without a flush, and not flushed since: was another device flushed, or on another CPU?\n");
+		dev_err_ratelimited(at->dev, "xsmmu: misuse: an unflushed map was not flushed within a second: did the driver flush another device, or on another CPU?\n");
 }
 
 static void forget_late_fresh(u64 now_ns)
@@ -207,7 +207,7 @@ static void forget_unmapped(struct device *dev, u64 iova, u64 end)
 			continue;
 		}
 		if (is_there(&fresh[i]))
-			dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a flush what was mapped without one, and never flushed\n");
+			dev_err_ratelimited(dev, "xsmmu: misuse: a deferred unmap of an unflushed map: the driver never flushed the map\n");
 		forget_fresh(i);
 	}
 }

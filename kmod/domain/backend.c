@@ -180,7 +180,7 @@ const char *xs_backend_init(struct xs_backend *backend,
 	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
 	/* Per-CPU memory exists only for possible CPUs. */
 	if (num_possible_cpus() != nr_cpu_ids)
-		return "the numbers of the CPUs have gaps";
+		return "the CPU numbers are not contiguous";
 	if (cpus_init(backend))
 		return "out of memory";
 	atomic_set(&backend->partial, 0);

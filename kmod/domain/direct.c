@@ -35,7 +35,7 @@ static noinline void end_direct(struct xs_backend *backend, const char *why)
 		return;
 	xs_tables_forget(&backend->domain.tables);
 	choose_maps(backend);
-	pr_warn("%s: page tables are not written in place any more: %s\n",
+	pr_warn("%s: direct tables are off: %s\n",
 		backend->name, why);
 }
 
@@ -255,11 +255,11 @@ static void begin_direct(struct xs_backend *backend,
 	if (!config->direct)
 		return;
 	if (!why && !backend->domain.is_known)
-		why = "its domain is of another kind";
+		why = "the operations of its domain are not known";
 	if (!why)
 		why = xs_root_find(&backend->domain.tables.root, config->dev);
 	if (why)
-		pr_warn("%s: page tables are not written in place: %s\n",
+		pr_warn("%s: direct tables cannot be used: %s\n",
 			backend->name, why);
 	smp_store_release(&backend->domain.tables.on, !why);
 	choose_maps(backend);

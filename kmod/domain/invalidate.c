@@ -204,6 +204,6 @@ static void backend_flush_maps(void *data, const struct xs_range *ranges,
 	for (u32 i = 0; i < count && !error; i++)
 		error = flush_maps(backend, ranges[i].page << PAGE_SHIFT,
 				   ranges[i].pages);
-	WARN_ONCE(error, "xsmmu: %s: maps are not flushed: %d\n", backend->name,
+	WARN_ONCE(error, "xsmmu: %s: a map-side flush has failed: %d\n", backend->name,
 		  error);
 }

@@ -130,7 +130,7 @@ void xs_backend_mend(struct xs_backend *backend)
 	xs_engine_flush(&backend->engine, XS_FLUSH_DRAIN);
 	torn = xs_engine_torn(&backend->engine);
 	if (torn)
-		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are unmapped, as the drivers have gone\n",
+		pr_warn("group %d: the drivers have gone: %llu pages are unmapped of mappings that the drivers had unmapped only in part\n",
 			backend->group_id, torn);
 	mutex_lock(&backend->work_lock);
 	xs_engine_mend(&backend->engine, true);

@@ -84,7 +84,7 @@ static u64 name_copies(struct xs_backend *backend, u64 named)
 	for (; xs_pool_next(&backend->engine.pool, &iova, &bytes); iova++) {
 		count++;
 		if (named++ < NAMED_MAX)
-			pr_warn("group %d: at IOVA 0x%llx a copy of %u bytes is still mapped: a driver did not unmap it\n",
+			pr_warn("group %d: IOVA 0x%llx: a copied buffer of %u bytes is still mapped: a driver did not unmap the buffer\n",
 				backend->group_id, iova, bytes);
 	}
 	return count;
@@ -116,7 +116,7 @@ void xs_backend_leave(struct xs_backend *backend)
 	backend_gather_init(&gather);
 	while (xs_engine_next_mapping(&backend->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
-			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
+			pr_warn("group %d: IOVA 0x%llx: %u pages are still mapped: a driver did not unmap them\n",
 				id, iova, pages);
 		if (xs_refuses())
 			WRITE_ONCE(backend->stuck_live, true);
@@ -146,7 +146,7 @@ void xs_backend_leave(struct xs_backend *backend)
 		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. xsmmu tries again. If the state stays stuck, for a new domain " XS_NEW_DOMAIN("%d") "\n",
 		       id, id, id);
 	if (copies)
-		pr_warn("group %d: orphaned: so are %llu copied buffers\n", id,
+		pr_warn("group %d: orphaned: %llu copied buffers are still in use\n", id,
 			copies);
 }
 

@@ -98,7 +98,7 @@ static const char *find_table(struct xs_root *root, struct device *dev)
 	if (!(device & DEVICE_IS_VALID) || !(device & DEVICE_HAS_TABLE))
 		return "its IOMMU has no page table for it";
 	if (device & DEVICE_HAS_GUEST)
-		return "its page table is of version 2";
+		return "its page table has AMD's version 2 format";
 	root->device = &by_id[index];
 	root->known = ENTRY_PRESENT | ENTRY_COHERENT | ENTRY_READ | ENTRY_WRITE;
 	return NULL;
@@ -143,7 +143,7 @@ static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 	if (*bits & ~root->known || !(*bits & ENTRY_PRESENT) ||
 	    !(*bits & ENTRY_WRITE) != !(prot & IOMMU_WRITE) ||
 	    !(*bits & ENTRY_READ) != !(prot & IOMMU_READ))
-		return "an entry is none that we know";
+		return "an entry has unknown bits";
 	return NULL;
 }
 

@@ -45,7 +45,7 @@ const char *xs_root_find(struct xs_root *root, struct device *dev)
 
 	memset(root, 0, sizeof(*root));
 	if (!kind || !kind->format)
-		return "its IOMMU is none whose page tables we know";
+		return "the format of its page tables is not supported";
 	why = kind->format->find(root, dev);
 	root->format = why ? NULL : kind->format;
 	return why;
@@ -56,7 +56,7 @@ static const char *check(struct device *dev)
 	if (!dev->iommu || !dev->iommu->iommu_dev)
 		return "it is behind no IOMMU";
 	if (!kind_of(dev))
-		return "its IOMMU is none that was tried (Intel VT-d, AMD-Vi, Arm SMMUv3 and virtio-iommu were)";
+		return "its IOMMU is not supported (Intel VT-d, AMD-Vi, Arm SMMUv3 and virtio-iommu are)";
 	return NULL;
 }
 

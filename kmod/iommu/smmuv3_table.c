@@ -90,7 +90,7 @@ static const char *find_in(struct xs_root *root, void __iomem *registers,
 	u64 first, low;
 
 	if (!(readl(registers + IDR0) & IDR0_COHERENT))
-		return "its IOMMU does not look into the CPU's caches";
+		return "its IOMMU does not snoop the CPU's caches";
 	stream = find_stream(registers, id);
 	first = stream ? READ_ONCE(*stream) : 0;
 	if (!(first & STREAM_IS_VALID) ||
@@ -101,16 +101,16 @@ static const char *find_in(struct xs_root *root, void __iomem *registers,
 	low = context ? READ_ONCE(context[0]) : 0;
 	if (!(low & CONTEXT_IS_VALID) ||
 	    FIELD_GET(CONTEXT_GRANULE, low) != granule)
-		return "its page table is of other pages";
+		return "its page table has another page size";
 	/* The driver follows the firmware, which may differ from the register. */
 	if (FIELD_GET(CONTEXT_CACHES, low) != CACHES_BOTH)
-		return "its IOMMU does not look into the CPU's caches";
+		return "its IOMMU does not snoop the CPU's caches";
 	/*
 	 * 52-bit addresses, with pages of 64 KiB: an entry has the four highest address bits below
 	 * the others.
 	 */
 	if (FIELD_GET(CONTEXT_PHYS, low) >= PHYS_52)
-		return "its page table has addresses of 52 bits";
+		return "its page table has 52-bit addresses";
 	root->first = xs_words_at(READ_ONCE(context[1]) & CONTEXT_TABLE);
 	root->levels = DIV_ROUND_UP(64 - FIELD_GET(CONTEXT_IOVA_REST, low) -
 				    PAGE_SHIFT, XS_TABLE_LG2);
@@ -159,7 +159,7 @@ static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 	    FIELD_GET(ENTRY_TYPE, *bits) != TYPE_TABLE ||
 	    !(*bits & ENTRY_ACCESSED) ||
 	    !(*bits & ENTRY_READ_ONLY) != !!(prot & IOMMU_WRITE))
-		return "an entry is none that we know";
+		return "an entry has unknown bits";
 	return NULL;
 }
 

@@ -141,7 +141,7 @@ const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
 		return "it is behind VMD";
 	if (!xs_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
 	    !xs_iommu_attribute(dev, "intel-iommu", "address", &registers))
-		return "its IOMMU is none whose page tables we know";
+		return "the format of its page tables is not supported";
 	root = read_root(registers);
 	by_bus = root ? xs_table_at(root) : NULL;
 	if (!by_bus)
@@ -214,7 +214,7 @@ static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 	if ((entry & XS_ENTRY_ADDRESS) != phys)
 		return "an entry is not where it should be";
 	return is_right(root, *bits, prot) ? NULL :
-					     "an entry is none that we know";
+					     "an entry has unknown bits";
 }
 
 const struct xs_format xs_format_vtd = {

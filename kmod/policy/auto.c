@@ -32,7 +32,7 @@ static const struct xs_auto_line lines[] = {
 		 * against 2,010 for strict (`make lab`, docs/figures.md).
 		 */
 		XS_FACT_AWARE, "fused",
-		"all its drivers are batch-aware, which makes that strict, and cheaper than strict itself"
+		"all its drivers are batch-aware: fused is then strict, at a lower cost"
 	}, {
 		/*
 		 * Of 1,024 verified pages a disk changed 919 under fused and none under strict
@@ -40,11 +40,11 @@ static const struct xs_auto_line lines[] = {
 		 * docs/levels.md). On hardware each unmap waits, as in the kernel's strict mode.
 		 */
 		XS_FACT_STORAGE, "strict",
-		"it has storage, which could change data after it was verified"
+		"it has storage: a disk could change data after the data was verified"
 	}, {
 		/* No run shows which software depends on the data of other devices. */
 		XS_FACT_OTHER, "strict",
-		"it has a device that is neither storage nor an Ethernet NIC: of such nothing is known"
+		"it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
 	}, {
 		/*
 		 * No run covers an unknown IOMMU. `auto` is evaluated again when the driver binds.
@@ -59,7 +59,7 @@ static const struct xs_auto_line lines[] = {
 		 * was not measured, and the kernel's own choice is strict.
 		 */
 		XS_FACT_ETHERNET | XS_FACT_KERNEL_STRICT | XS_FACT_TOLD_OF_MAPS, "strict",
-		"the kernel's own path is strict (type DMA), and deferring saves the unmap's command only, as the IOMMU is told of each map"
+		"the kernel's own path is strict (type DMA), and deferring saves only the command of the unmap: the IOMMU needs a command for each map"
 	}, {
 		/*
 		 * kernel-strict has level strict in each row of `make matrix`, Attack; fused has
@@ -75,7 +75,7 @@ static const struct xs_auto_line lines[] = {
 		 * (the same, Attack).
 		 */
 		XS_FACT_ETHERNET | XS_FACT_TOLD_OF_MAPS, "fused",
-		"an Ethernet NIC, whose polls end what is deferred; that saves the unmap's command only, as the IOMMU is told of each map"
+		"an Ethernet NIC: its polls flush deferred unmaps; this saves only the command of the unmap, as the IOMMU needs a command for each map"
 	}, {
 		/*
 		 * vtd: 610 against 2,054 for kernel-lazy; first stage, also in caching mode: 612
@@ -86,7 +86,7 @@ static const struct xs_auto_line lines[] = {
 		 * 1.046, which takes memory and is left to the operator.
 		 */
 		XS_FACT_ETHERNET, "fused",
-		"an Ethernet NIC, whose polls end what is deferred"
+		"an Ethernet NIC: its polls flush deferred unmaps"
 	}, {
 		0, "strict",
 		"it has no device that does DMA"

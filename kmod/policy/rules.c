@@ -184,11 +184,11 @@ static int read_request(struct xs_request *request, char *text)
 	request->policy = xs_policy_find(word);
 	request->is_auto = !strcmp(word, "auto");
 	if (!request->policy && !request->is_auto && strcmp(word, "none"))
-		return refuse("no policy is called so", word);
+		return refuse("unknown policy", word);
 	if (!request->policy && !request->is_auto)
 		return text ? refuse("none has no tunables", text) : 0;
 	if (request->policy && !xs_floor_allows(request->policy))
-		return refuse("its level is below min_level", word);
+		return refuse("level is below min_level", word);
 	if (request->policy)
 		request->tuning = xs_tuning_default(request->policy);
 	while ((word = strsep(&text, ","))) {
@@ -197,7 +197,7 @@ static int read_request(struct xs_request *request, char *text)
 		if (request->is_auto)
 			return refuse("auto has no tunables", word);
 		if (!read_tunable(&request->tuning, word))
-			return refuse("no tunable and value in its range", word);
+			return refuse("unknown tunable, or value out of range", word);
 	}
 	return 0;
 }
@@ -207,9 +207,9 @@ static int read_rule(struct rule *rule, char *text)
 	char *match = strsep(&text, "=");
 
 	if (!text)
-		return refuse("no = and policy", match);
+		return refuse("missing = and policy", match);
 	if (!read_match(rule, match))
-		return refuse("no address, class:, vendor:device, driver: or *",
+		return refuse("invalid match, must be an address, class:, vendor:device, driver: or *",
 			      match);
 	return read_request(&rule->request, text);
 }

@@ -46,7 +46,7 @@ auto_of_a_nic() {
 }
 
 case_auto_of_a_nic_that_the_kernel_makes_lazy() {
-	auto_of_a_nic DMA-FQ fused held "an Ethernet NIC, whose polls end what is deferred" \
+	auto_of_a_nic DMA-FQ fused held "an Ethernet NIC: its polls flush deferred unmaps" \
 		"; that saves the unmap's command only"
 }
 
@@ -198,7 +198,7 @@ case_auto_of_an_untrusted_device() {
 case_auto_by_rules() {
 	load_refused 'refused: rules: auto has no tunables: "max_window_us:5"' rules=*=auto,max_window_us:5
 	load_refused 'refused: rules: auto has no tunables: "fast"' rules=*=auto,tables:direct,fast
-	load_refused 'refused: rules: no policy is called so: "autos"' rules=*=autos
+	load_refused 'refused: rules: unknown policy: "autos"' rules=*=autos
 	load_refused 'refused: unknown policy "Auto"' policy=Auto
 	for words in "rules=*=auto" policy=auto; do
 		load_with "$words" || give_up "insmod failed"

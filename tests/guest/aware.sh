@@ -67,7 +67,7 @@ case_auto_of_an_aware_driver() {
 	expect_equal "auto before" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
 	log_mark
 	aware api 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
-	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all its drivers are batch-aware, which makes that strict, and cheaper than strict itself"
+	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all its drivers are batch-aware: fused is then strict, at a lower cost"
 	expect_equal "level" "$(get $TESTDEV level)" strict
 	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all its drivers are batch-aware"
 	unbind $TESTDEV
@@ -103,7 +103,7 @@ case_a_forgotten_flush() {
 	put $TESTDEV policy fused
 	log_mark
 	aware forget || failure "the probe failed"
-	expect_log "misuse: unmapped without a flush, and not flushed since"
+	expect_log "misuse: a deferred unmap was not flushed within a second"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off
@@ -115,11 +115,11 @@ case_a_forgotten_flush_of_maps() {
 	put $TESTDEV policy fused
 	log_mark
 	aware unflushed || failure "the probe failed"
-	expect_log "misuse: unmapped without a flush what was mapped without one"
+	expect_log "misuse: a deferred unmap of an unflushed map"
 	unbind $TESTDEV
 	log_mark
 	aware unrung || failure "the probe failed"
-	expect_log "misuse: mapped without a flush, and not flushed since"
+	expect_log "misuse: an unflushed map was not flushed within a second"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off

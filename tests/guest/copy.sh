@@ -129,14 +129,14 @@ case_copying_is_chosen_before_a_driver_binds() {
 	accepted $DATA policy fused
 	expect_equal "what is copied under fused" "$(get $DATA copy_bytes)" 0
 	expect_equal "can_copy without a driver" "$(get $DATA can_copy)" 1
-	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is not 0 .. 4096'
-	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is not 2 .. 256'
-	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257" is not 2 .. 256'
+	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is out of range: must be 0 to 4096'
+	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is out of range: must be 2 to 256'
+	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257" is out of range: must be 2 to 256'
 	bind $DATA
 	expect_equal "can_copy of a driver that was bound without" "$(get $DATA can_copy)" 0
 	disk_start $DATA
-	refused $DATA copy_bytes 256 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
-	refused $DATA policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $DATA copy_bytes 256 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
+	refused $DATA policy copy 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
 	accepted $DATA policy strict
 	work_on $DATA
 	expect_equal "copies" "$(copies_of $DATA)" 0
@@ -144,7 +144,7 @@ case_copying_is_chosen_before_a_driver_binds() {
 	accepted $DATA policy copy
 	accepted $DATA copy_bytes 0
 	bind $DATA
-	refused $DATA policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $DATA policy copy 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
 	unbind $DATA
 	accepted $DATA policy copy
 	bind $DATA
@@ -232,8 +232,8 @@ case_copies_outlive_their_driver() {
 		log_mark
 		unbind $TESTDEV
 		expect_equal "the state" "$(get $TESTDEV state)" orphaned
-		expect_equal "stale kernel mappings named" "$(log_since | grep -c 'at IOVA 0x[0-9a-f]* a copy of 1[01][0-9] bytes is still mapped: a driver did not unmap it')" 8
-		expect_equal "lines that say so" "$(log_since | grep -c "orphaned: so are $KEPT copied buffers")" 1
+		expect_equal "stale kernel mappings named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]*: a copied buffer of 1[01][0-9] bytes is still mapped: a driver did not unmap the buffer')" 8
+		expect_equal "lines that say so" "$(log_since | grep -c "orphaned: $KEPT copied buffers are still in use")" 1
 		[ $next != new ] || new_domain
 		if [ $next != none ]; then
 			log_mark
@@ -344,9 +344,9 @@ case_a_rule_copies_too_late() {
 	rule_too_late
 	expect_equal "copies" "$(copies_of $works)" 0
 	for bytes in 512 4096; do
-		refused $works copy_bytes $bytes 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+		refused $works copy_bytes $bytes 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
 	done
-	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $works policy copy 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
 	accepted $works max_window_us 500
 	unbind $joins $works
 	# All drivers that were bound without copies are gone now.
@@ -360,7 +360,7 @@ case_a_rule_copies_too_late() {
 	bind $works
 	echo $joins >$COPIED/bind 2>/dev/null
 	expect_equal "the policy" "$(policy_of $works)" copy
-	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $works policy copy 'Device or resource busy' 'refused: copying can begin only while no driver is bound: unbind the drivers'
 	unbind $joins $works
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko

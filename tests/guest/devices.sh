@@ -112,13 +112,13 @@ works_as_disks() {
 # By device class, without a bound driver.
 case_auto_by_class() {
 	for device in $AHCI $VIRTIO_BLK; do
-		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: it has storage, which could change data after it was verified"
+		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: it has storage: a disk could change data after the data was verified"
 	done
 	for device in $XHCI $SDHCI; do
 		expect_equal "$device: auto" "$(get $device auto_policy | sed 's/, .*\| nor .*//')" "strict strict: it has a device that is neither storage"
 	done
 	for device in $VMXNET3 $VIRTIO_NET; do
-		expect_equal "$device: auto" "$(get $device auto_policy)" "fused held: an Ethernet NIC, whose polls end what is deferred"
+		expect_equal "$device: auto" "$(get $device auto_policy)" "fused held: an Ethernet NIC: its polls flush deferred unmaps"
 	done
 }
 

@@ -39,7 +39,7 @@ case_life_readers_beside_an_unplug() {
 	done
 	read_no_more
 	stall ''
-	expect_equal "what root reads" "$(get $TESTDEV auto_policy)" "strict strict: it has a device that is neither storage nor an Ethernet NIC: of such nothing is known"
+	expect_equal "what root reads" "$(get $TESTDEV auto_policy)" "strict strict: it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
 	all_off
 }
 
@@ -60,7 +60,7 @@ case_life_a_type_is_read_after_its_change() {
 	done
 	set_group_type $E1000E "$type"
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
-	expect_equal "the reason" "$(get $E1000E auto_policy)" "fused held: an Ethernet NIC, whose polls end what is deferred"
+	expect_equal "the reason" "$(get $E1000E auto_policy)" "fused held: an Ethernet NIC: its polls flush deferred unmaps"
 	all_off
 }
 

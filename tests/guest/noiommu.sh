@@ -5,7 +5,7 @@
 case_one_clear_warning() {
 	dmesg | grep 'xsmmu: ' | grep -v 'taint' >/tmp/said
 	expect_equal "the number of log lines" "$(grep -c . /tmp/said)" 1
-	grep -q 'xsmmu: no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)$' /tmp/said ||
+	grep -q 'xsmmu: no PCI device is behind an IOMMU: enable the IOMMU in the firmware and on the kernel command line (on Intel: intel_iommu=on)$' /tmp/said ||
 		failure "the log says: $(cat /tmp/said)"
 	for device in /sys/bus/pci/devices/*; do
 		[ ! -e "$device/xsmmu" ] || failure "$device has an xsmmu folder"

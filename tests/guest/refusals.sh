@@ -88,13 +88,13 @@ case_tuning_before_a_policy() {
 # out_of_range FILE LAST
 out_of_range() {
 	for value in 0 $(($2 + 1)) 4294967295; do
-		refused $E1000E "$1" "$value" 'Numerical result out of range' "refused: $1 \"$value\" is not 1 .. $2"
+		refused $E1000E "$1" "$value" 'Numerical result out of range' "refused: $1 \"$value\" is out of range: must be 1 to $2"
 	done
 	for value in 4294967296 99999999999999999999; do
-		refused $E1000E "$1" $value 'Numerical result out of range' "refused: $1 \"$value\" is not 1 .. $2"
+		refused $E1000E "$1" $value 'Numerical result out of range' "refused: $1 \"$value\" is out of range: must be 1 to $2"
 	done
 	for value in many 1.5 -1 '' '1 2' 0x; do
-		refused $E1000E "$1" "$value" 'Invalid argument' "refused: $1 \"$value\" is not 1 .. $2"
+		refused $E1000E "$1" "$value" 'Invalid argument' "refused: $1 \"$value\" is out of range: must be 1 to $2"
 	done
 	for value in 1 "$2"; do
 		accepted $E1000E "$1" "$value"
@@ -162,7 +162,7 @@ case_group_without_translation() {
 	accepted $E1000E policy fused
 	log_mark
 	bind $E1000E
-	expect_log "$E1000E: xsmmu: not attached, the kernel's own path stays: its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first"
+	expect_log "$E1000E: xsmmu: not attached, the device stays on the kernel's own path: its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first"
 	expect_equal "the state" "$(get $E1000E state)" failed
 	expect_equal "the level" "$(get $E1000E level)" none
 	expect_equal "the module's reference count" "$(references)" 0

@@ -51,7 +51,7 @@ orphan() {
 	unbind $TESTDEV
 	expect_equal "$1: state" "$(get $TESTDEV state)" orphaned
 	expect_equal "$1: level" "$(get $TESTDEV level)" none
-	expect_equal "$1: stale kernel mappings named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
+	expect_equal "$1: stale kernel mappings named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]*: [0-9]* pages are still mapped: a driver did not unmap them')" 8
 	expect_equal "$1: lines that say so" "$(log_since | grep -c "orphaned: $LATE_PAGES pages in 15 mappings are still in use")" 1
 	expect_equal "$1: live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
 	expect_equal "$1: the module's reference count" "$(references)" 1
@@ -74,7 +74,7 @@ case_handles_outlive_their_driver() {
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		orphan "$policy"
-		refused $TESTDEV policy none "Device or resource busy" "refused: it is orphaned, as $LATE_PAGES pages are still in use"
+		refused $TESTDEV policy none "Device or resource busy" "refused: the group is orphaned, and $LATE_PAGES pages are still in use"
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
@@ -114,7 +114,7 @@ case_what_the_kernels_path_has_mapped() {
 		put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
 		log_mark
 		rude kernel || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_log "not attached, the kernel's own path stays: a driver has left memory mapped on the kernel's own path: close what uses it"
+		expect_log "not attached, the device stays on the kernel's own path: a driver has left memory mapped on the kernel's own path: close the programs that use the memory"
 		expect_equal "$policy: state" "$(get $TESTDEV state)" failed
 		expect_equal "$policy: level" "$(get $TESTDEV level)" none
 		unbind $TESTDEV
@@ -252,7 +252,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	for mode in api kernel; do
 		echo $mode >$PARAMETERS/mode
 		if echo $joins >$RUDE/bind 2>/dev/null; then failure "$mode: it could map"; fi
-		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is attached, and it cannot be")" 1
+		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all maps fail: the IOMMU group is attached, but this device cannot be")" 1
 		log_mark
 	done
 	expect_equal "the state" "$(get $works state)" active
@@ -527,7 +527,7 @@ case_beside_one_on_the_kernels_path() {
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	log_mark
 	bind $one
-	expect_log "$one: xsmmu: not attached, the kernel's own path stays: another device of its IOMMU group uses the kernel's own path"
+	expect_log "$one: xsmmu: not attached, the device stays on the kernel's own path: another device of its IOMMU group uses the kernel's own path"
 	expect_equal "the level" "$(get $one level)" none
 	unbind $one $other
 	echo late >$PARAMETERS/mode
@@ -602,7 +602,7 @@ case_a_stranger_in_the_group() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	log_mark
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
-	expect_log "not attached, the kernel's own path stays: its IOMMU group has a device that is not a PCI device"
+	expect_log "not attached, the device stays on the kernel's own path: its IOMMU group has a device that is not a PCI device"
 	unbind $TESTDEV
 	echo 0 >$PARAMETERS/stranger
 	log_mark
@@ -634,7 +634,7 @@ case_a_map_has_begun_before_the_give_back() {
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
 		rude keep || failure "$(log_since | grep 'rude: wrong')"
-		echo xs_engine_reserve >$PARAMETERS/outrun || failure "$policy: $(log_since | grep 'rude: wrong')"
+		echo xs_engine_alloc_iova >$PARAMETERS/outrun || failure "$policy: $(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
 		given_back
 	done

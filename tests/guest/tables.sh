@@ -116,7 +116,7 @@ case_tables_surprise() {
 			echo $blind >$PARAMETERS/blind
 			rude api || failure "$policy: $(log_since | grep 'rude: wrong')"
 			expect_equal "$policy, $blind: the times that it lies" "$(cat $PARAMETERS/blind)" 0
-			expect_log "page tables are not written in place any more: its driver does not see what was written"
+			expect_log "direct tables are off: its driver does not see what was written"
 			tables_are $TESTDEV "$BY_DRIVER" " under $policy"
 			put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 			tables_are $TESTDEV "$IN_PLACE" " under $policy, tried again"
@@ -136,14 +136,14 @@ case_tables_surprise() {
 case_tables_of_a_strange_driver() {
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that is strange"
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
-	for strange in "1 an entry is none that we know" "2 an entry is not where it should be"; do
+	for strange in "1 an entry has unknown bits" "2 an entry is not where it should be"; do
 		# Only drivers with their own operation can misbehave so.
 		echo ${strange%% *} 2>/dev/null >$PARAMETERS/strange || continue
 		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 		log_mark
 		rude row || failure "$strange: $(log_since | grep 'rude: wrong')"
 		expect_equal "the times that it is" "$(cat $PARAMETERS/strange)" 0
-		expect_log "page tables are not written in place any more: ${strange#* }"
+		expect_log "direct tables are off: ${strange#* }"
 		tables_are $TESTDEV "$BY_DRIVER"
 		unbind $TESTDEV
 		expect_balance $TESTDEV

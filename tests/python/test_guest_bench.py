@@ -68,6 +68,6 @@ def test_what_is_measured_and_put_back(tmp_path: Path) -> None:
     assert said["stopped-says"] == "xsmmu: stopped; everything is as it was before"
     assert said["ping"] == "3"
     # Only a refused request shows that copying begins without a driver.
-    known = ("xsmmu_bench", "refused: copying begins before")
+    known = ("xsmmu_bench", "refused: copying can begin only")
     ours = [line for line in machine.xsmmu_lines() if line.startswith("[")]
     assert [line for line in ours if not any(word in line for word in known)] == []

@@ -19,10 +19,10 @@ from xsmmu_lab.setup import boot, build, kernels
 MEMORY_MIB, DISK_MIB = 1536, 192
 CRASH_KERNEL = "crashkernel=512M"
 STARTS = "Linux version "
-PANIC = "Kernel panic - not flushing: sysrq triggered crash"
+PANIC = "Kernel panic - not syncing: sysrq triggered crash"
 
 REFUSED = "xsmmu: refused: this is a crash kernel, whose devices keep the kernel's own path"
-NOT_ATTACHED = "xsmmu: not attached, the kernel's own path stays: it still uses the tables of another kernel"
+NOT_ATTACHED = "xsmmu: not attached, the device stays on the kernel's own path: it still uses the page tables of an earlier kernel"
 
 
 def crash(folder: Path, sources: Path = PROJECT) -> Booted:

@@ -66,7 +66,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert "--rebind" in said["copy-says"]
     assert tried("strict") == ("0", "e1000e strict active DMA-FQ")
     assert tried("auto") == ("0", "e1000e auto active DMA-FQ")
-    why = "an Ethernet NIC, whose polls end what is deferred"
+    why = "an Ethernet NIC: its polls flush deferred unmaps"
     assert said["auto-says"].endswith(f"(eth0): fused, level held, state active; auto: {why}")
     assert re.search(r" e1000e +fused \(auto\) +held +active ", said["shown"])
     assert said["explained"].strip() == f"auto has chosen fused, level held: {why}"

@@ -139,7 +139,8 @@ static ssize_t tables_store(struct xs_device *xdev, const char *text)
 	int error;
 
 	if (!direct && strcmp(text, "kernel")) {
-		dev_err(xdev->dev, "xsmmu: refused: unknown tables \"%.32s\": must be kernel or direct\n",
+		dev_err(xdev->dev,
+			"xsmmu: refused: unknown tables \"%.32s\": must be kernel or direct\n",
 			text);
 		return -EINVAL;
 	}
@@ -164,7 +165,8 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 			"xsmmu: refused: auto has its policy's defaults: choose a policy by its name before %s\n" :
 			"xsmmu: refused: choose a policy before %s\n", name);
 	else if (error == -EINVAL || error == -ERANGE)
-		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is out of range: must be %u to %u\n",
+		dev_err(xdev->dev,
+			"xsmmu: refused: %s \"%.32s\" is out of range: must be %u to %u\n",
 			name, text, first, last);
 	return error;
 }

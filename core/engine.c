@@ -259,7 +259,7 @@ static void xs_trim_free(struct xs_engine *engine,
 				      XS_LEAF_PAGES);
 	xs_engine_forget(engine);
 	xs_ops(engine)->quiesce(xs_backend(engine));
-	xs_space_free(&engine->space, detached, count);
+	xs_space_free_leaves(&engine->space, detached, count);
 }
 
 void xs_engine_trim(struct xs_engine *engine)

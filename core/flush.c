@@ -648,7 +648,7 @@ bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 	xs_flush_range_count(engine, pages, &sent);
 	flags = xs_local_save();
 	if (xs_likely(removed)) {
-		xs_space_give_extent(&engine->space, iova, pages);
+		xs_space_free_extent(&engine->space, iova, pages);
 	} else {
 		xs_count(engine->counts, direct_pages, -(u64)pages);
 		xs_stuck_mark_extent(engine, iova, pages);

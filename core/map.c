@@ -65,7 +65,7 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	if (pages > XS_BLOCK_PAGES) {
 		xs_flags_t flags = xs_local_save();
 
-		xs_space_give_extent(&engine->space, iova, pages);
+		xs_space_free_extent(&engine->space, iova, pages);
 		xs_local_restore(flags);
 		return;
 	}

@@ -29,7 +29,7 @@ static void xs_empty_cache_give(struct xs_engine *engine, struct xs_cpu *cpu,
 {
 	for (u32 i = left; i < cpu->empty_count; i++)
 		xs_partial_leave(cpu->empty[i]);
-	xs_space_give(&engine->space, cpu->empty + left, cpu->empty_count - left);
+	xs_space_free_blocks(&engine->space, cpu->empty + left, cpu->empty_count - left);
 	cpu->empty_count = left;
 }
 
@@ -39,7 +39,7 @@ static void xs_empty_cache_put(struct xs_engine *engine, struct xs_cpu *cpu,
 	/* Any mapping may use a block of the free-block cache. */
 	if (xs_unlikely(block->reserved_low)) {
 		xs_partial_leave(block);
-		xs_space_give(&engine->space, &block, 1);
+		xs_space_free_blocks(&engine->space, &block, 1);
 		return;
 	}
 	if (cpu->empty_count == XS_EMPTY_BLOCKS)
@@ -185,7 +185,7 @@ static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
 /* Takes a block from the space. */
 static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 {
-	struct xs_block *block = xs_space_take(&engine->space, last);
+	struct xs_block *block = xs_space_alloc_block(&engine->space, last);
 
 	if (block && block->reserved_low)
 		xs_store(&engine->reserves, true);
@@ -268,7 +268,7 @@ static xs_noinline void xs_range_back(void *context, u64 page)
 		xs_place_back_block(piece->engine, piece->cpu, block, mask);
 	} else if (xs_block_free(block, mask)) {
 		xs_partial_leave(block);
-		xs_space_give(space, &block, 1);
+		xs_space_free_blocks(space, &block, 1);
 	}
 }
 
@@ -371,7 +371,7 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 			   const struct xs_policy *policy, u32 pages, u64 last)
 {
 	if (pages > XS_BLOCK_PAGES)
-		return xs_space_find_extent(&engine->space, pages, last);
+		return xs_space_alloc_extent(&engine->space, pages, last);
 	if (policy->placement == XS_PLACE_BLOCK)
 		return xs_place_in_block(engine, cpu, pages, last);
 	return xs_place_range(engine, cpu, pages, last);

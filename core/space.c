@@ -52,7 +52,7 @@ static u64 xs_end_of(const struct xs_space *space, u64 last)
 
 /* ---- blocks ---- */
 
-struct xs_block *xs_space_take(struct xs_space *space, u64 last)
+struct xs_block *xs_space_alloc_block(struct xs_space *space, u64 last)
 {
 	struct xs_leaf *leaf = 0;
 	struct xs_block *block;
@@ -98,8 +98,8 @@ static void xs_space_tell(struct xs_space *space, bool surplus)
 		space->tree.ops->surplus(space->tree.backend);
 }
 
-void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
-		   u32 count)
+void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks,
+			  u32 count)
 {
 	bool surplus;
 
@@ -122,7 +122,7 @@ static u64 xs_blocks_of(u32 pages)
 	return ((u64)pages + XS_BLOCK_PAGES - 1) >> XS_BLOCK_LG2;
 }
 
-u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last)
+u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last)
 {
 	u64 count = xs_blocks_of(pages);
 	struct xs_leaf *leaf = 0;
@@ -143,7 +143,7 @@ void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages)
 	xs_a64_set_release(&xs_space_block(space, page)->extent_pages, pages);
 }
 
-bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages)
+bool xs_space_claim_extent(struct xs_space *space, u64 iova, u32 pages)
 {
 	struct xs_block *block = xs_space_block(space, iova >> XS_PAGE_LG2);
 	u64 old = pages;
@@ -152,7 +152,7 @@ bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages)
 	       xs_a64_try_acquire(&block->extent_pages, &old, 0);
 }
 
-void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages)
+void xs_space_free_extent(struct xs_space *space, u64 iova, u32 pages)
 {
 	bool surplus;
 
@@ -207,8 +207,8 @@ bool xs_space_end_trim(struct xs_space *space, bool found)
 	return again;
 }
 
-void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
-		   u32 count)
+void xs_space_free_leaves(struct xs_space *space, const struct xs_detached *detached,
+			  u32 count)
 {
 	xs_flags_t flags = xs_lock(&space->lock);
 
@@ -258,7 +258,7 @@ void xs_space_unmark(struct xs_space *space)
 
 /* ---- set-up ---- */
 
-static int xs_space_reserve_page(struct xs_space *space, u64 first, u64 end)
+static int xs_space_reserve_blocks(struct xs_space *space, u64 first, u64 end)
 {
 	if (first >= end)
 		return 0;
@@ -289,8 +289,8 @@ int xs_space_init(struct xs_space *space, const struct xs_backend_ops *ops,
 		return -XS_EINVAL;
 	xs_lock_init(&space->lock);
 	if (xs_tree_init(&space->tree, ops, backend) &&
-	    !xs_space_reserve_page(space, 0, space->first_block) &&
-	    !xs_space_reserve_page(space, space->end_block, XS_SPACE_BLOCKS))
+	    !xs_space_reserve_blocks(space, 0, space->first_block) &&
+	    !xs_space_reserve_blocks(space, space->end_block, XS_SPACE_BLOCKS))
 		return 0;
 	xs_space_destroy(space);
 	return -XS_ENOMEM;
@@ -310,7 +310,7 @@ int xs_space_reserve(struct xs_space *space, u64 start, u64 last)
 		first = space->first_block;
 	if (end > space->end_block)
 		end = space->end_block;
-	return xs_space_reserve_page(space, first, end);
+	return xs_space_reserve_blocks(space, first, end);
 }
 
 u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last)
@@ -318,7 +318,7 @@ u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last)
 	u64 count = bytes / XS_BLOCK_BYTES;
 	u64 at = xs_space_find(space, count, xs_end_of(space, last));
 
-	if (at == XS_NO_BLOCK || xs_space_reserve_page(space, at, at + count))
+	if (at == XS_NO_BLOCK || xs_space_reserve_blocks(space, at, at + count))
 		return 0;
 	return at * XS_BLOCK_BYTES;
 }

@@ -129,7 +129,7 @@ static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
 	xs_stuck_count(engine, cpu, gone ? pages : 0, sent);
 	if (gone && is_extent) {
 		xs_a64_set(&block->extent_pages, 0);
-		xs_space_give_extent(&engine->space, page << XS_PAGE_LG2, pages);
+		xs_space_free_extent(&engine->space, page << XS_PAGE_LG2, pages);
 	} else if (gone) {
 		xs_stuck_release(engine, cpu, block, page, pages);
 	}

@@ -250,8 +250,8 @@ static bool xs_claim_found(struct xs_engine *engine,
 	claim->page = found->page;
 	claim->pages = found->pages;
 	return found->pages > XS_BLOCK_PAGES ?
-		xs_space_take_extent(&engine->space, found->page << XS_PAGE_LG2,
-				     found->pages) :
+		xs_space_claim_extent(&engine->space, found->page << XS_PAGE_LG2,
+				      found->pages) :
 		xs_claim_mapping(engine, claim);
 }
 
@@ -510,7 +510,7 @@ static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
 	xs_count(engine->counts, direct_pages, pages);
 	if (pages > XS_BLOCK_PAGES) {
 		flags = xs_local_save();
-		xs_space_give_extent(&engine->space, page << XS_PAGE_LG2, pages);
+		xs_space_free_extent(&engine->space, page << XS_PAGE_LG2, pages);
 		xs_local_restore(flags);
 		return;
 	}

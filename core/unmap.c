@@ -401,7 +401,7 @@ static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
 	bool claimed;
 
 	xs_enter();
-	claimed = xs_space_take_extent(&engine->space, iova, pages);
+	claimed = xs_space_claim_extent(&engine->space, iova, pages);
 	if (claimed)
 		xs_count_unmap(engine, pages);
 	xs_exit();

@@ -38,7 +38,7 @@ void step_init(void)
 	check_place((u64)path_map);
 	check_place((u64)path_iova);
 	check_place((u64)xs_engine_poll);
-	check_place((u64)xs_space_take);
+	check_place((u64)xs_space_alloc_block);
 	sigaction(SIGTRAP, &action, NULL);
 }
 

@@ -622,13 +622,13 @@ static void entries_late(void)
 	struct world *world = begin(xs_policy_find("fused"), 17, 1, 0);
 	struct xs_space *space = &world->engine.space;
 	xs_flags_t flags = xs_local_save();
-	struct xs_block *block = xs_space_take(space, LAST);
+	struct xs_block *block = xs_space_alloc_block(space, LAST);
 
-	xs_space_give(space, &block, 1);
+	xs_space_free_blocks(space, &block, 1);
 	xs_store(&block->entries, (void *)world);
-	CHECK(xs_space_take(space, LAST) == block);
+	CHECK(xs_space_alloc_block(space, LAST) == block);
 	CHECK(!xs_load(&block->entries));
-	xs_space_give(space, &block, 1);
+	xs_space_free_blocks(space, &block, 1);
 	xs_local_restore(flags);
 	world_end(world);
 }
@@ -1069,10 +1069,10 @@ static struct world *begin_large(void)
 	return world;
 }
 
-static u64 take_extent_of(struct world *world, u32 pages)
+static u64 alloc_extent_of(struct world *world, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
-	u64 iova = xs_space_find_extent(&world->engine.space, pages, LAST);
+	u64 iova = xs_space_alloc_extent(&world->engine.space, pages, LAST);
 
 	xs_local_restore(flags);
 	return iova;
@@ -1082,17 +1082,17 @@ static void give_run(struct world *world, u64 iova, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
 
-	xs_space_give_extent(&world->engine.space, iova, pages);
+	xs_space_free_extent(&world->engine.space, iova, pages);
 	xs_local_restore(flags);
 }
 
-static void take_extents(struct world *world, u32 first, u32 end)
+static void alloc_extents(struct world *world, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++)
-		runs[i] = take_extent_of(world, XS_LEAF_PAGES);
+		runs[i] = alloc_extent_of(world, XS_LEAF_PAGES);
 }
 
-static void give_extents(struct world *world, u32 first, u32 end)
+static void free_extents(struct world *world, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++)
 		give_run(world, runs[i], XS_LEAF_PAGES);
@@ -1108,12 +1108,12 @@ static void trim_half(void)
 {
 	struct world *world = begin_large();
 
-	take_extents(world, 0, 100);
-	give_extents(world, 0, 48);
+	alloc_extents(world, 0, 100);
+	free_extents(world, 0, 48);
 	CHECK(!world->surplus);
-	give_extents(world, 48, 60);
+	free_extents(world, 48, 60);
 	CHECK(world->surplus == 1);
-	give_extents(world, 60, 100);
+	free_extents(world, 60, 100);
 	CHECK(world->surplus == 1);
 	world_end(world);
 }
@@ -1124,10 +1124,10 @@ static void trim_late(void)
 	struct world *world = begin_large();
 
 	for (u32 round = 0; round < 2; round++) {
-		take_extents(world, 0, 40);
+		alloc_extents(world, 0, 40);
 		world_trim(world, false);
 		CHECK(!world->surplus);
-		give_extents(world, 0, 40);
+		free_extents(world, 0, 40);
 		CHECK(world->surplus == 1);
 	}
 	world_trim(world, false);
@@ -1144,10 +1144,10 @@ static void trim_inside(void)
 	struct world *world = begin_large();
 	u64 all;
 
-	take_extents(world, 0, 40);
-	give_extents(world, 0, 40);
+	alloc_extents(world, 0, 40);
+	free_extents(world, 0, 40);
 	CHECK(world->surplus == 1);
-	all = take_extent_of(world, 1u << XS_NEAR_LG2);
+	all = alloc_extent_of(world, 1u << XS_NEAR_LG2);
 	CHECK(all == NEAR);
 	world_trim(world, false);
 	CHECK(!world->surplus);
@@ -1163,18 +1163,18 @@ static void trim_behind(void)
 {
 	struct world *world = begin_large();
 
-	take_extents(world, 0, 400);
-	give_extents(world, 300, 400);
+	alloc_extents(world, 0, 400);
+	free_extents(world, 300, 400);
 	world_trim(world, true);
 	check_trimmed(world);
-	give_extents(world, 0, 300);
+	free_extents(world, 0, 300);
 	world_end(world);
 }
 
 static void give_passed(struct world *world)
 {
 	world->meanwhile = NULL;
-	give_extents(world, 0, 200);
+	free_extents(world, 0, 200);
 }
 
 /* While a trim waits, leaves behind the scan become empty: the trim frees them, too. */
@@ -1182,13 +1182,13 @@ static void trim_passed(void)
 {
 	struct world *world = begin_large();
 
-	take_extents(world, 0, 400);
-	give_extents(world, 340, 400);
+	alloc_extents(world, 0, 400);
+	free_extents(world, 340, 400);
 	world->meanwhile = give_passed;
 	world_trim(world, true);
 	CHECK(!world->meanwhile);
 	check_trimmed(world);
-	give_extents(world, 200, 340);
+	free_extents(world, 200, 340);
 	world_end(world);
 }
 

@@ -191,7 +191,7 @@ static u64 take(u64 last)
 {
 	u64 expected = model_find(1, last);
 	xs_flags_t flags = xs_local_save();
-	struct xs_block *block = xs_space_take(&s.space, last);
+	struct xs_block *block = xs_space_alloc_block(&s.space, last);
 	u64 got = block ? block->iova / XS_BLOCK_BYTES : NONE;
 
 	xs_local_restore(flags);
@@ -212,23 +212,23 @@ static u64 take(u64 last)
 	return got;
 }
 
-static bool take_extent(u64 block, u64 in_block, u32 pages)
+static bool claim_extent(u64 block, u64 in_block, u32 pages)
 {
 	bool claimed;
 
 	xs_enter();
-	claimed = xs_space_take_extent(&s.space,
-				       block * XS_BLOCK_BYTES + in_block, pages);
+	claimed = xs_space_claim_extent(&s.space,
+					block * XS_BLOCK_BYTES + in_block, pages);
 	xs_exit();
 	return claimed;
 }
 
-static u64 take_extent_of(u32 pages, u64 last)
+static u64 alloc_extent_of(u32 pages, u64 last)
 {
 	u64 blocks = ((u64)pages + XS_BLOCK_PAGES - 1) / XS_BLOCK_PAGES;
 	u64 expected = model_find(blocks, last);
 	xs_flags_t flags = xs_local_save();
-	u64 iova = xs_space_find_extent(&s.space, pages, last);
+	u64 iova = xs_space_alloc_extent(&s.space, pages, last);
 	u64 got = iova ? iova / XS_BLOCK_BYTES : NONE;
 
 	xs_local_restore(flags);
@@ -237,7 +237,7 @@ static u64 take_extent_of(u32 pages, u64 last)
 	CHECK(got == expected && iova % XS_BLOCK_BYTES == 0);
 	if (!iova)
 		return NONE;
-	CHECK(!take_extent(got, 0, pages));
+	CHECK(!claim_extent(got, 0, pages));
 	xs_enter();
 	xs_space_publish_extent(&s.space, iova >> XS_PAGE_LG2, pages);
 	xs_exit();
@@ -252,18 +252,18 @@ static void give(u32 at)
 	xs_flags_t flags;
 
 	if (taken.pages) {
-		CHECK(!take_extent(taken.first, 0, (u32)taken.pages + 1));
-		CHECK(!take_extent(taken.first, 0, (u32)taken.pages - 1));
-		CHECK(!take_extent(taken.first, 4096, (u32)taken.pages));
-		CHECK(!take_extent(taken.first + 1, 0, (u32)taken.pages));
-		CHECK(take_extent(taken.first, 0, (u32)taken.pages));
-		CHECK(!take_extent(taken.first, 0, (u32)taken.pages));
+		CHECK(!claim_extent(taken.first, 0, (u32)taken.pages + 1));
+		CHECK(!claim_extent(taken.first, 0, (u32)taken.pages - 1));
+		CHECK(!claim_extent(taken.first, 4096, (u32)taken.pages));
+		CHECK(!claim_extent(taken.first + 1, 0, (u32)taken.pages));
+		CHECK(claim_extent(taken.first, 0, (u32)taken.pages));
+		CHECK(!claim_extent(taken.first, 0, (u32)taken.pages));
 	}
 	flags = xs_local_save();
 	if (taken.block)
-		xs_space_give(&s.space, &taken.block, 1);
+		xs_space_free_blocks(&s.space, &taken.block, 1);
 	else
-		xs_space_give_extent(&s.space, taken.first * XS_BLOCK_BYTES,
+		xs_space_free_extent(&s.space, taken.first * XS_BLOCK_BYTES,
 				     (u32)taken.pages);
 	xs_local_restore(flags);
 	s.taken[at] = s.taken[--s.count];
@@ -310,7 +310,7 @@ static void trim(void)
 			CHECK(!xs_space_slot(&s.space, page));
 			xs_exit();
 		}
-		xs_space_free(&s.space, detached, count);
+		xs_space_free_leaves(&s.space, detached, count);
 	}
 	model_note_low();
 	check_leaves(!s.space.empty_reserved_low);
@@ -340,8 +340,8 @@ static void rounding(void)
 	for (u32 block = 4; block < 9; block++)
 		CHECK(take(LAST) == block);
 	CHECK(take(LAST) == NONE);
-	CHECK(take_extent_of(0, LAST) == NONE);
-	CHECK(take_extent_of(~0u, LAST) == NONE);
+	CHECK(alloc_extent_of(0, LAST) == NONE);
+	CHECK(alloc_extent_of(~0u, LAST) == NONE);
 	end();
 }
 
@@ -356,8 +356,8 @@ static void reserved(void)
 	CHECK(reserve(3 * XS_BLOCK_BYTES - 1, 3 * XS_BLOCK_BYTES));
 	CHECK(reserve(6 * XS_BLOCK_BYTES, 6 * XS_BLOCK_BYTES));
 	CHECK(reserve(9 * XS_BLOCK_BYTES, LAST));
-	CHECK(take_extent_of(128, LAST) == 4);
-	CHECK(take_extent_of(65, LAST) == NONE);
+	CHECK(alloc_extent_of(128, LAST) == 4);
+	CHECK(alloc_extent_of(65, LAST) == NONE);
 	CHECK(take(LAST) == 1);
 	CHECK(take(7 * XS_BLOCK_BYTES - 1) == NONE);
 	CHECK(take(8 * XS_BLOCK_BYTES - 2) == NONE);
@@ -390,7 +390,7 @@ static void all_of_it(void)
 		return;
 	CHECK(s.space.end_block == END_BLOCKS);
 	CHECK(reserve(XS_BLOCK_BYTES, XS_SPACE_END - 3 * XS_BLOCK_BYTES - 1));
-	CHECK(take_extent_of(128, LAST) == END_BLOCKS - 2);
+	CHECK(alloc_extent_of(128, LAST) == END_BLOCKS - 2);
 	CHECK(take(LAST) == END_BLOCKS - 3);
 	CHECK(take(LAST) == NONE);
 	xs_enter();
@@ -428,12 +428,12 @@ static void low_is_half(void)
 		return;
 	CHECK(s.space.low_free == LOW_BLOCKS - 1);
 	for (; count < LOW_LEAVES / 2 + LOW_LEAVES / 16; count++)
-		low += take_extent_of(XS_LEAF_PAGES, LAST) < LOW_BLOCKS;
+		low += alloc_extent_of(XS_LEAF_PAGES, LAST) < LOW_BLOCKS;
 	CHECK(low == LOW_LEAVES / 2);
 	CHECK(s.space.low_free == LOW_BLOCKS / 2 - 1);
 	for (; count < LOW_LEAVES + LOW_LEAVES / 16 - 1; count++)
-		CHECK(take_extent_of(XS_LEAF_PAGES, (1ULL << 32) - 1) < LOW_BLOCKS);
-	CHECK(take_extent_of(XS_LEAF_PAGES, LAST) == NONE);
+		CHECK(alloc_extent_of(XS_LEAF_PAGES, (1ULL << 32) - 1) < LOW_BLOCKS);
+	CHECK(alloc_extent_of(XS_LEAF_PAGES, LAST) == NONE);
 	CHECK(s.space.low_free == XS_LEAF_BLOCKS - 1);
 	end();
 }
@@ -443,21 +443,21 @@ static void many_looks(void)
 {
 	if (!begin(0, 1ULL << 32))
 		return;
-	CHECK(take_extent_of(2 * XS_BLOCK_PAGES, LAST) == 2);
-	CHECK(take_extent_of(4 * XS_BLOCK_PAGES, LAST) == 4);
-	CHECK(take_extent_of(8 * XS_BLOCK_PAGES, LAST) == 8);
+	CHECK(alloc_extent_of(2 * XS_BLOCK_PAGES, LAST) == 2);
+	CHECK(alloc_extent_of(4 * XS_BLOCK_PAGES, LAST) == 4);
+	CHECK(alloc_extent_of(8 * XS_BLOCK_PAGES, LAST) == 8);
 	for (u64 leaf = 1; leaf < LOW_LEAVES; leaf++) {
 		u32 blocks = leaf < LOW_LEAVES - 1 ? 15 : 9;
 		xs_flags_t flags = xs_local_save();
-		u64 iova = xs_space_find_extent(&s.space, blocks * XS_BLOCK_PAGES,
-						LAST);
+		u64 iova = xs_space_alloc_extent(&s.space, blocks * XS_BLOCK_PAGES,
+						 LAST);
 
 		xs_local_restore(flags);
 		CHECK(iova == leaf * XS_LEAF_BLOCKS * XS_BLOCK_BYTES);
 		model_add(leaf * XS_LEAF_BLOCKS,
 			  leaf * XS_LEAF_BLOCKS + blocks, 0, NULL);
 	}
-	CHECK(take_extent_of(4 * XS_BLOCK_PAGES, LAST) == LOW_BLOCKS - 4);
+	CHECK(alloc_extent_of(4 * XS_BLOCK_PAGES, LAST) == LOW_BLOCKS - 4);
 	end();
 }
 
@@ -472,8 +472,8 @@ static void too_many_looks(void)
 	for (u32 i = 0; i < XS_NODE_CHILDREN + 40; i++) {
 		xs_flags_t flags = xs_local_save();
 
-		CHECK(xs_space_find_extent(&s.space, XS_BLOCK_PAGES *
-					   (i < XS_NODE_CHILDREN ? 15 : 9), LAST));
+		CHECK(xs_space_alloc_extent(&s.space, XS_BLOCK_PAGES *
+					    (i < XS_NODE_CHILDREN ? 15 : 9), LAST));
 		xs_local_restore(flags);
 	}
 	for (u32 i = 0; i < 2; i++) {
@@ -481,8 +481,8 @@ static void too_many_looks(void)
 		u64 end = (2 * NEAR_BLOCKS + (i ? 999 : 40) * XS_LEAF_BLOCKS) *
 			  XS_BLOCK_BYTES;
 
-		CHECK(!xs_space_find_extent(&s.space, 4 * XS_BLOCK_PAGES,
-					    end - 1) == !i);
+		CHECK(!xs_space_alloc_extent(&s.space, 4 * XS_BLOCK_PAGES,
+					     end - 1) == !i);
 		xs_local_restore(flags);
 	}
 	end();
@@ -522,7 +522,7 @@ static void no_memory(void)
 		CHECK(reserve(1ULL << 40, (1ULL << 40) + XS_BLOCK_BYTES));
 		for (; got == NONE && n < 20; n++) {
 			s.fails_in = n;
-			got = pages[i] > 1 ? take_extent_of(pages[i], LAST) :
+			got = pages[i] > 1 ? alloc_extent_of(pages[i], LAST) :
 					     take(LAST);
 			model_note_low();
 			check_leaves(false);
@@ -642,7 +642,7 @@ static void against_model_seed(u64 seed)
 			 test_below(&random, 2))
 			take(some_last(&random));
 		else if (what < bias && s.count < TAKEN_SOME)
-			take_extent_of(some_pages(&random), some_last(&random));
+			alloc_extent_of(some_pages(&random), some_last(&random));
 		else if (s.count > s.reserved)
 			give(s.reserved + test_below(&random,
 						     s.count - s.reserved));
@@ -676,26 +676,26 @@ static void emptied_behind(void)
 		return;
 	flags = xs_local_save();
 	for (u32 i = 0; i < 800; i++)
-		runs[i] = xs_space_find_extent(&s.space, XS_LEAF_PAGES, LAST);
+		runs[i] = xs_space_alloc_extent(&s.space, XS_LEAF_PAGES, LAST);
 	for (u32 i = 300; i < 800; i++)
-		xs_space_give_extent(&s.space, runs[i], XS_LEAF_PAGES);
+		xs_space_free_extent(&s.space, runs[i], XS_LEAF_PAGES);
 	xs_local_restore(flags);
 	CHECK(s.space.surplus);
 	CHECK(!xs_space_detach(&s.space, &from, detached));
 	CHECK(from && from < NEAR_BLOCKS * XS_BLOCK_PAGES + 300 * XS_LEAF_PAGES);
 	while (from < XS_SPACE_PAGES) {
 		count = xs_space_detach(&s.space, &from, detached);
-		xs_space_free(&s.space, detached, count);
+		xs_space_free_leaves(&s.space, detached, count);
 	}
 	CHECK(s.space.tree.empty == s.space.empty_reserved_low);
 	flags = xs_local_save();
 	for (u32 i = 0; i < 300; i++)
-		xs_space_give_extent(&s.space, runs[i], XS_LEAF_PAGES);
+		xs_space_free_extent(&s.space, runs[i], XS_LEAF_PAGES);
 	xs_local_restore(flags);
 	CHECK(xs_space_end_trim(&s.space, true) && s.space.surplus);
 	for (from = 0; from < XS_SPACE_PAGES;) {
 		count = xs_space_detach(&s.space, &from, detached);
-		xs_space_free(&s.space, detached, count);
+		xs_space_free_leaves(&s.space, detached, count);
 	}
 	CHECK(!xs_space_end_trim(&s.space, true) && !s.space.surplus);
 	end();

@@ -73,7 +73,7 @@ void xs_space_destroy(struct xs_space *space);
  * @start: start in bytes, rounded down to a block
  * @last: end in bytes, inclusive, rounded up to a block
  *
- * Context: may sleep; before the first take.
+ * Context: may sleep; before the first allocation.
  * Return: 0, or -ENOMEM, and the space is unchanged.
  */
 int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
@@ -86,13 +86,13 @@ int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
  *
  * The range is aligned to the number of blocks rounded up to a power of two.
  *
- * Context: may sleep; before the first take.
+ * Context: may sleep; before the first allocation.
  * Return: start in bytes; 0 without room or without memory.
  */
 u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last);
 
 /**
- * xs_space_take - take a free block for small mappings
+ * xs_space_alloc_block - allocate a free block for small mappings
  * @space: space
  * @last: highest IOVA in bytes, inclusive
  *
@@ -101,7 +101,7 @@ u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last);
  * Context: any, interrupts off.
  * Return: the block; NULL without a free block or without memory.
  */
-struct xs_block *xs_space_take(struct xs_space *space, u64 last);
+struct xs_block *xs_space_alloc_block(struct xs_space *space, u64 last);
 
 /* last byte below 4 GiB */
 #define XS_LOW_LAST	((1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) - 1)
@@ -119,18 +119,18 @@ static xs_inline bool xs_space_is_low(u64 last)
 }
 
 /**
- * xs_space_give - give blocks back
+ * xs_space_free_blocks - free blocks
  * @space: space
  * @blocks: blocks that the caller has claimed and that are on no partial list
  * @count: number of blocks
  *
  * Context: any, interrupts off.
  */
-void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
-		   u32 count);
+void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks,
+			  u32 count);
 
 /**
- * xs_space_find_extent - take an extent of whole blocks for a large mapping
+ * xs_space_alloc_extent - allocate an extent of whole blocks for a large mapping
  * @space: space
  * @pages: size of the mapping
  * @last: highest IOVA in bytes, inclusive
@@ -140,7 +140,7 @@ void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
  * Context: any, interrupts off.
  * Return: start in bytes; 0 on failure.
  */
-u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last);
+u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last);
 
 /**
  * xs_space_publish_extent - let unmaps find an extent
@@ -153,7 +153,7 @@ u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last);
 void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages);
 
 /**
- * xs_space_take_extent - claim a published extent
+ * xs_space_claim_extent - claim a published extent
  * @space: space
  * @iova: start in bytes
  * @pages: size of the mapping
@@ -161,10 +161,10 @@ void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages);
  * Context: entered.
  * Return: false if no published extent of @pages pages starts at @iova.
  */
-bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages);
+bool xs_space_claim_extent(struct xs_space *space, u64 iova, u32 pages);
 
 /**
- * xs_space_give_extent - free the IOVAs of an extent
+ * xs_space_free_extent - free the IOVAs of an extent
  * @space: space
  * @iova: start in bytes
  * @pages: size of the mapping
@@ -173,7 +173,7 @@ bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages);
  *
  * Context: any, interrupts off.
  */
-void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages);
+void xs_space_free_extent(struct xs_space *space, u64 iova, u32 pages);
 
 /**
  * xs_space_forget - clear the backend's word @entries of all blocks
@@ -215,15 +215,15 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		    struct xs_detached *detached);
 
 /**
- * xs_space_free - free detached leaves
+ * xs_space_free_leaves - free detached leaves
  * @space: space
  * @detached: leaves that no caller has a pointer to any more
  * @count: number of leaves
  *
  * Context: may sleep.
  */
-void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
-		   u32 count);
+void xs_space_free_leaves(struct xs_space *space, const struct xs_detached *detached,
+			  u32 count);
 
 /**
  * xs_space_end_trim - end a round of a trim

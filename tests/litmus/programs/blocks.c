@@ -20,7 +20,7 @@ static void begin(u64 free)
 	bool flags = ex_irq_save();
 
 	world_begin("fused");
-	block = xs_space_take(&engine.space, ~0ULL);
+	block = xs_space_alloc_block(&engine.space, ~0ULL);
 	xs_partial_put(&engine.cpus[0]->partial, block, 0);
 	xs_block_open(block);
 	xs_a64_swap(&block->free, free);

@@ -28,7 +28,7 @@ static void begin_grow(void)
 
 	begin();
 	do {
-		block = xs_space_take(&engine.space, ~0ULL);
+		block = xs_space_alloc_block(&engine.space, ~0ULL);
 		ex_assert(block);
 		iova = block->iova + XS_BLOCK_BYTES;
 	} while (iova % LEAF_BYTES);

@@ -11,10 +11,10 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 	/* In this order: a page is deferred before it is flushed. */
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_lock(&cpu->lock);
+		xs_flags_t flags = xs_lock_irqsave(&cpu->lock);
 
 		xs_stats_add(sum, &cpu->stats);
-		xs_unlock(&cpu->lock, flags);
+		xs_unlock_irqrestore(&cpu->lock, flags);
 	}
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
@@ -56,10 +56,10 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 	u64 first = from;
 
 	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &first))) {
-		xs_flags_t flags = xs_lock(&engine->tears.lock);
+		xs_flags_t flags = xs_lock_irqsave(&engine->tears.lock);
 		bool any = xs_leaf_mapping(leaf, from, ~0ULL, &found);
 
-		xs_unlock(&engine->tears.lock, flags);
+		xs_unlock_irqrestore(&engine->tears.lock, flags);
 		if (any) {
 			*iova = found.page << XS_PAGE_LG2;
 			*pages = found.pages;

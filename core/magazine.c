@@ -58,7 +58,7 @@ static bool xs_cache_load_full(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *full;
 
-	xs_lock_nested(&depot->lock);
+	xs_lock(&depot->lock);
 	full = xs_magazine_pop(&depot->full);
 	if (full) {
 		depot->full_count--;
@@ -66,7 +66,7 @@ static bool xs_cache_load_full(struct xs_cache *cache, struct xs_depot *depot)
 			xs_magazine_push(&depot->empty, cache->loaded);
 		cache->loaded = full;
 	}
-	xs_unlock_nested(&depot->lock);
+	xs_unlock(&depot->lock);
 	return full;
 }
 
@@ -92,11 +92,11 @@ static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 	struct xs_magazine *empty = 0;
 	bool room;
 
-	xs_lock_nested(&depot->lock);
+	xs_lock(&depot->lock);
 	room = !cache->loaded || depot->full_count < depot->full_max;
 	if (room)
 		empty = xs_magazine_pop(&depot->empty);
-	xs_unlock_nested(&depot->lock);
+	xs_unlock(&depot->lock);
 
 	if (!empty && room)
 		empty = depot->ops->alloc(depot->backend, sizeof(*empty),
@@ -106,10 +106,10 @@ static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 
 	empty->count = 0;
 	if (cache->loaded) {
-		xs_lock_nested(&depot->lock);
+		xs_lock(&depot->lock);
 		xs_magazine_push(&depot->full, cache->loaded);
 		depot->full_count++;
-		xs_unlock_nested(&depot->lock);
+		xs_unlock(&depot->lock);
 	}
 	cache->loaded = empty;
 	return true;
@@ -165,11 +165,11 @@ void xs_depot_empty(struct xs_depot *depot,
 	do {
 		xs_enter();
 		flags = xs_local_save();
-		xs_lock_nested(&depot->lock);
+		xs_lock(&depot->lock);
 		magazine = xs_magazine_pop(&depot->full);
 		if (magazine)
 			depot->full_count--;
-		xs_unlock_nested(&depot->lock);
+		xs_unlock(&depot->lock);
 		if (magazine)
 			xs_magazine_empty(magazine, give, context);
 		xs_local_restore(flags);
@@ -186,7 +186,7 @@ u64 xs_cache_count(const struct xs_cache *cache)
 
 u64 xs_depot_count(struct xs_depot *depot)
 {
-	xs_flags_t flags = xs_lock(&depot->lock);
+	xs_flags_t flags = xs_lock_irqsave(&depot->lock);
 	u64 count = 0;
 	u32 full = 0;
 
@@ -195,6 +195,6 @@ u64 xs_depot_count(struct xs_depot *depot)
 		full++;
 	}
 	xs_warn_once(full != depot->full_count, "a depot has miscounted");
-	xs_unlock(&depot->lock, flags);
+	xs_unlock_irqrestore(&depot->lock, flags);
 	return count;
 }

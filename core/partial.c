@@ -52,12 +52,12 @@ void xs_partial_leave(struct xs_block *block)
 
 	if (!partial)
 		return;
-	flags = xs_lock(&partial->lock);
+	flags = xs_lock_irqsave(&partial->lock);
 	if (xs_a64_read(&block->listed))
 		xs_partial_unlink(partial, block);
 	xs_store(&partial->taken[at], partial->taken[at] - 1);
 	xs_store(&block->partial, (struct xs_partial *)0);
-	xs_unlock(&partial->lock, flags);
+	xs_unlock_irqrestore(&partial->lock, flags);
 }
 
 void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
@@ -69,12 +69,12 @@ void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
 		      !xs_a64_read(&block->listed)))
 		return;
 	xs_partial_leave(block);
-	flags = xs_lock(&partial->lock);
+	flags = xs_lock_irqsave(&partial->lock);
 	/* A call that has freed a page before may still read the size. */
 	xs_store(&block->lg2, lg2);
 	xs_store(&partial->taken[at], partial->taken[at] + 1);
 	xs_store(&block->partial, partial);
-	xs_unlock(&partial->lock, flags);
+	xs_unlock_irqrestore(&partial->lock, flags);
 }
 
 /* ---- lists ---- */
@@ -86,7 +86,7 @@ void xs_partial_list(struct xs_block *block)
 
 	if (!partial)
 		return;
-	flags = xs_lock(&partial->lock);
+	flags = xs_lock_irqsave(&partial->lock);
 	/* Another call may have claimed the block, or put it on another partial list. */
 	if (xs_load(&block->partial) == partial && !xs_a64_read(&block->listed) &&
 	    xs_partial_wants(block, xs_a64_read(&block->free))) {
@@ -100,7 +100,7 @@ void xs_partial_list(struct xs_block *block)
 		    xs_a64_read(&block->open))
 			xs_partial_unlink(partial, block);
 	}
-	xs_unlock(&partial->lock, flags);
+	xs_unlock_irqrestore(&partial->lock, flags);
 }
 
 /*
@@ -134,13 +134,13 @@ struct xs_block *xs_partial_search(struct xs_partial *partial, u32 list, u64 las
 	    (when && when * listed <=
 			     xs_load(&partial->taken[list]) + when * XS_PARTIAL_SLACK))
 		return 0;
-	flags = xs_lock(&partial->lock);
+	flags = xs_lock_irqsave(&partial->lock);
 	block = xs_partial_find(partial, list, last, looks);
 	if (block) {
 		xs_partial_unlink(partial, block);
 		xs_a64_swap_relaxed(&block->open, 1);
 	}
-	xs_unlock(&partial->lock, flags);
+	xs_unlock_irqrestore(&partial->lock, flags);
 	return block;
 }
 

@@ -428,11 +428,11 @@ static bool xs_reclaim(struct xs_engine *engine)
 		return false;
 	for (; at < end; at++) {
 		struct xs_cpu *cpu = engine->cpus[at];
-		xs_flags_t flags = xs_lock(&cpu->lock);
+		xs_flags_t flags = xs_lock_irqsave(&cpu->lock);
 
 		xs_flush_batch(engine, cpu, XS_FLUSH_FULL);
 		xs_place_empty(engine, cpu);
-		xs_unlock(&cpu->lock, flags);
+		xs_unlock_irqrestore(&cpu->lock, flags);
 	}
 	xs_place_empty_depots(engine);
 	return true;

@@ -104,13 +104,13 @@ static void xs_area_put(struct xs_pool *pool, struct xs_block *area)
 	xs_partial_leave(area);
 	chunk = xs_pool_find(pool, area->iova, &at);
 	at >>= XS_AREA_BOUNCES_LG2;
-	flags = xs_lock(&pool->lock);
+	flags = xs_lock_irqsave(&pool->lock);
 	if (!chunk->idle_areas++) {
 		chunk->next = pool->idle[chunk->kind];
 		pool->idle[chunk->kind] = chunk;
 	}
 	chunk->idle[at / 64] |= 1ULL << at % 64;
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 }
 
 /* Takes an idle area of the first chunk with an idle area. */
@@ -134,14 +134,14 @@ static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 	struct xs_block *area = 0;
 	bool tell = false;
 
-	xs_lock_nested(&pool->lock);
+	xs_lock(&pool->lock);
 	if (pool->idle[kind]) {
 		area = xs_area_take(pool, kind);
 	} else if (now >= pool->pause_ns) {
 		tell = !pool->wanted;
 		pool->wanted |= 1u << kind;
 	}
-	xs_unlock_nested(&pool->lock);
+	xs_unlock(&pool->lock);
 	xs_pool_tell(pool, tell);
 	return area;
 }
@@ -222,7 +222,7 @@ static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 
 	if (now < xs_load(&cpu->dry_ns[kind]))
 		return 0;
-	flags = xs_lock(&cpu->lock);
+	flags = xs_lock_irqsave(&cpu->lock);
 	open = cpu->open[kind];
 	area = xs_area_get(pool, cpu, kind, now);
 	if (!area)
@@ -233,7 +233,7 @@ static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 		if (area != open)
 			xs_area_shut(pool, open);
 	}
-	xs_unlock(&cpu->lock, flags);
+	xs_unlock_irqrestore(&cpu->lock, flags);
 	return area;
 }
 
@@ -524,13 +524,13 @@ static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
 			   bool stuck)
 {
 	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
-	xs_flags_t flags = xs_lock(&pool->lock);
+	xs_flags_t flags = xs_lock_irqsave(&pool->lock);
 
 	chunk->stuck = stuck;
 	pool->count += stuck ? 1 : -1;
 	xs_store(&pool->stuck_pages,
 		 pool->stuck_pages + (stuck ? pages : -pages));
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 	if (stuck)
 		xs_chunk_tell_stuck(pool, chunk);
 }
@@ -553,22 +553,22 @@ static bool xs_pool_add(struct xs_pool *pool, u32 kind)
 		xs_store_release(xs_pool_place(pool, chunk), chunk);
 		return false;
 	}
-	flags = xs_lock(&pool->lock);
+	flags = xs_lock_irqsave(&pool->lock);
 	xs_store_release(&pool->chunks[at], chunk);
 	chunk->next = pool->idle[kind];
 	pool->idle[kind] = chunk;
 	/* Clears requests that were raised while the chunk was being allocated. */
 	pool->wanted &= ~(1u << kind);
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 	return true;
 }
 
 void xs_pool_limit(struct xs_pool *pool, u32 limit)
 {
-	xs_flags_t flags = xs_lock(&pool->lock);
+	xs_flags_t flags = xs_lock_irqsave(&pool->lock);
 
 	pool->limit = limit < XS_CHUNKS_MAX ? limit : XS_CHUNKS_MAX;
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 }
 
 /*
@@ -618,7 +618,7 @@ static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
 {
 	struct xs_chunk *spare = 0;
-	xs_flags_t flags = xs_lock(&pool->lock);
+	xs_flags_t flags = xs_lock_irqsave(&pool->lock);
 
 	for (struct xs_chunk *chunk = pool->idle[kind]; chunk;
 	     chunk = chunk->next)
@@ -628,7 +628,7 @@ static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
 		}
 	if (spare)
 		xs_pool_detach(pool, spare);
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 	return spare;
 }
 
@@ -641,11 +641,11 @@ static void xs_pool_close(struct xs_pool *pool, u32 kind)
 		struct xs_block *open;
 
 		xs_enter();
-		flags = xs_lock(&cpu->lock);
+		flags = xs_lock_irqsave(&cpu->lock);
 		open = cpu->open[kind];
 		xs_store(&cpu->open[kind], &pool->none);
 		xs_area_shut(pool, open);
-		xs_unlock(&cpu->lock, flags);
+		xs_unlock_irqrestore(&cpu->lock, flags);
 		xs_exit();
 	}
 }
@@ -682,7 +682,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
  */
 static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 {
-	xs_flags_t flags = xs_lock(&pool->lock);
+	xs_flags_t flags = xs_lock_irqsave(&pool->lock);
 	u32 kind = XS_BOUNCE_KINDS;
 
 	/* At the limit, areas that have come back must suffice for now. */
@@ -694,7 +694,7 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 		kind = xs_ctz(pool->wanted);
 		pool->count++;
 	}
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 	return kind;
 }
 
@@ -702,12 +702,12 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 static void xs_pool_pause(struct xs_pool *pool, u32 count)
 {
 	u64 now = pool->ops->clock(pool->backend);
-	xs_flags_t flags = xs_lock(&pool->lock);
+	xs_flags_t flags = xs_lock_irqsave(&pool->lock);
 
 	pool->count -= count;
 	pool->wanted = 0;
 	pool->pause_ns = now + XS_POOL_PAUSE_NS;
-	xs_unlock(&pool->lock, flags);
+	xs_unlock_irqrestore(&pool->lock, flags);
 }
 
 void xs_pool_grow(struct xs_pool *pool)

@@ -58,14 +58,14 @@ struct xs_block *xs_space_alloc_block(struct xs_space *space, u64 last)
 	struct xs_block *block;
 	u64 at;
 
-	xs_lock_nested(&space->lock);
+	xs_lock(&space->lock);
 	at = xs_space_find(space, 1, xs_end_of(space, last));
 	if (at != XS_NO_BLOCK)
 		leaf = xs_tree_need_leaf(&space->tree, at);
 	if (leaf && !xs_leaf_add_slots(&space->tree, leaf))
 		leaf = 0;
 	if (!leaf) {
-		xs_unlock_nested(&space->lock);
+		xs_unlock(&space->lock);
 		return 0;
 	}
 	block = &leaf->blocks[at & (XS_LEAF_BLOCKS - 1)];
@@ -73,7 +73,7 @@ struct xs_block *xs_space_alloc_block(struct xs_space *space, u64 last)
 	xs_space_mark(space, at, 1, true);
 	block->reserved_low = at < XS_LOW_BLOCKS && space->low_free < space->low_reserved;
 	space->taken++;
-	xs_unlock_nested(&space->lock);
+	xs_unlock(&space->lock);
 	xs_a64_set(&block->joined, 0);
 	xs_a64_set(&block->dead, 0);
 	xs_a64_set(&block->reserved, 0);
@@ -103,7 +103,7 @@ void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks
 {
 	bool surplus;
 
-	xs_lock_nested(&space->lock);
+	xs_lock(&space->lock);
 	for (u32 i = 0; i < count; i++) {
 		blocks[i]->small = false;
 		xs_store(&blocks[i]->entries, (void *)0);
@@ -111,7 +111,7 @@ void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks
 	}
 	space->taken -= count;
 	surplus = xs_space_has_surplus(space);
-	xs_unlock_nested(&space->lock);
+	xs_unlock(&space->lock);
 	xs_space_tell(space, surplus);
 }
 
@@ -128,13 +128,13 @@ u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last)
 	struct xs_leaf *leaf = 0;
 	u64 at;
 
-	xs_lock_nested(&space->lock);
+	xs_lock(&space->lock);
 	at = xs_space_find(space, count, xs_end_of(space, last));
 	if (at != XS_NO_BLOCK && xs_tree_grow(&space->tree, at, at + count, true))
 		leaf = xs_tree_need_leaf(&space->tree, at);
 	if (leaf)
 		xs_space_mark(space, at, count, true);
-	xs_unlock_nested(&space->lock);
+	xs_unlock(&space->lock);
 	return leaf ? at * XS_BLOCK_BYTES : 0;
 }
 
@@ -156,10 +156,10 @@ void xs_space_free_extent(struct xs_space *space, u64 iova, u32 pages)
 {
 	bool surplus;
 
-	xs_lock_nested(&space->lock);
+	xs_lock(&space->lock);
 	xs_space_mark(space, iova / XS_BLOCK_BYTES, xs_blocks_of(pages), false);
 	surplus = xs_space_has_surplus(space);
-	xs_unlock_nested(&space->lock);
+	xs_unlock(&space->lock);
 	xs_space_tell(space, surplus);
 }
 
@@ -168,7 +168,7 @@ void xs_space_free_extent(struct xs_space *space, u64 iova, u32 pages)
 u32 xs_space_detach(struct xs_space *space, u64 *from,
 		    struct xs_detached *detached)
 {
-	xs_flags_t flags = xs_lock(&space->lock);
+	xs_flags_t flags = xs_lock_irqsave(&space->lock);
 	u32 looks = XS_DETACH_LOOKS, count = 0;
 	u64 page = *from;
 
@@ -192,29 +192,29 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		detached[count++].block = block;
 	}
 	*from = page;
-	xs_unlock(&space->lock, flags);
+	xs_unlock_irqrestore(&space->lock, flags);
 	return count;
 }
 
 bool xs_space_end_trim(struct xs_space *space, bool found)
 {
-	xs_flags_t flags = xs_lock(&space->lock);
+	xs_flags_t flags = xs_lock_irqsave(&space->lock);
 	bool again;
 
 	space->surplus = false;
 	again = found && xs_space_has_surplus(space);
-	xs_unlock(&space->lock, flags);
+	xs_unlock_irqrestore(&space->lock, flags);
 	return again;
 }
 
 void xs_space_free_leaves(struct xs_space *space, const struct xs_detached *detached,
 			  u32 count)
 {
-	xs_flags_t flags = xs_lock(&space->lock);
+	xs_flags_t flags = xs_lock_irqsave(&space->lock);
 
 	for (u32 i = 0; i < count; i++)
 		xs_space_mark(space, detached[i].block, XS_LEAF_BLOCKS, false);
-	xs_unlock(&space->lock, flags);
+	xs_unlock_irqrestore(&space->lock, flags);
 	for (u32 i = 0; i < count; i++)
 		xs_leaf_free(&space->tree, detached[i].leaf);
 }
@@ -226,13 +226,13 @@ static void xs_space_each_block(struct xs_space *space,
 	u64 page = 0;
 
 	do {
-		xs_flags_t flags = xs_lock(&space->lock);
+		xs_flags_t flags = xs_lock_irqsave(&space->lock);
 
 		leaf = xs_tree_next_leaf(&space->tree, &page);
 		for (u32 i = 0; leaf && i < XS_LEAF_BLOCKS; i++)
 			visit(&leaf->blocks[i]);
 		page += XS_LEAF_PAGES;
-		xs_unlock(&space->lock, flags);
+		xs_unlock_irqrestore(&space->lock, flags);
 	} while (leaf);
 }
 

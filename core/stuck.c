@@ -180,10 +180,10 @@ u64 xs_engine_retry(struct xs_engine *engine)
 		return 0;
 	xs_pool_retry(&engine->pool);
 	do {
-		xs_flags_t flags = xs_lock(&engine->space.lock);
+		xs_flags_t flags = xs_lock_irqsave(&engine->space.lock);
 
 		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
-		xs_unlock(&engine->space.lock, flags);
+		xs_unlock_irqrestore(&engine->space.lock, flags);
 		if (leaf && xs_stuck_look(leaf, &stuck)) {
 			xs_ops(engine)->quiesce(xs_backend(engine));
 			xs_leaf_retry(engine, leaf, page, &stuck);

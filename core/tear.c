@@ -317,13 +317,13 @@ static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
  */
 static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 {
-	xs_flags_t flags = xs_lock(&engine->tears.lock);
+	xs_flags_t flags = xs_lock_irqsave(&engine->tears.lock);
 	bool first = !torn->failed;
 
 	torn->failed = true;
 	xs_torn_done(engine, torn);
 	xs_torn_take(engine, torn);
-	xs_unlock(&engine->tears.lock, flags);
+	xs_unlock_irqrestore(&engine->tears.lock, flags);
 	if (first)
 		xs_torn_stick(engine, torn->page, torn->pages, true);
 	xs_tear_tell_done(engine);
@@ -338,7 +338,7 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 			    int removed)
 {
-	xs_flags_t flags = xs_lock(&engine->tears.lock);
+	xs_flags_t flags = xs_lock_irqsave(&engine->tears.lock);
 	bool known;
 
 	torn->removing--;
@@ -348,7 +348,7 @@ static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 		torn->removed = true;
 		xs_torn_gone(engine, torn);
 	}
-	xs_unlock(&engine->tears.lock, flags);
+	xs_unlock_irqrestore(&engine->tears.lock, flags);
 	return known || removed != XS_REMOVED_ALL;
 }
 
@@ -384,13 +384,13 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 	enum xs_tear_result result = XS_TEAR_GONE;
 	struct xs_claim claim;
 	bool any, done;
-	xs_flags_t flags = xs_lock(&engine->tears.lock);
+	xs_flags_t flags = xs_lock_irqsave(&engine->tears.lock);
 
 	any = xs_find(engine, from, end < stop ? end : stop, found);
 	if (any)
 		result = xs_tear_take(engine, found, from, end, &claim);
 	done = engine->tears.done;
-	xs_unlock(&engine->tears.lock, flags);
+	xs_unlock_irqrestore(&engine->tears.lock, flags);
 	/* Without memory for a record. */
 	if (result == XS_TEAR_ALL)
 		*removed = xs_claim_remove_now(engine, &claim);
@@ -466,13 +466,13 @@ static void xs_abandon(struct xs_engine *engine)
 		xs_flags_t flags;
 
 		xs_enter();
-		flags = xs_lock(&engine->tears.lock);
+		flags = xs_lock_irqsave(&engine->tears.lock);
 		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
 		for (struct xs_torn *torn = leaf ? leaf->torn : 0; torn;
 		     torn = torn->next)
 			if (torn->meant)
 				xs_torn_done(engine, torn);
-		xs_unlock(&engine->tears.lock, flags);
+		xs_unlock_irqrestore(&engine->tears.lock, flags);
 		xs_exit();
 		page += XS_LEAF_PAGES;
 	} while (leaf);
@@ -487,7 +487,7 @@ static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
 		xs_flags_t flags;
 
 		xs_enter();
-		flags = xs_lock(&engine->tears.lock);
+		flags = xs_lock_irqsave(&engine->tears.lock);
 		torn = engine->tears.done;
 		if (torn) {
 			engine->tears.done = torn->next_done;
@@ -495,7 +495,7 @@ static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
 			torn->next_done = done;
 			done = torn;
 		}
-		xs_unlock(&engine->tears.lock, flags);
+		xs_unlock_irqrestore(&engine->tears.lock, flags);
 		xs_exit();
 	} while (torn);
 	return done;

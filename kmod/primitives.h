@@ -29,11 +29,11 @@ typedef atomic64_t xs_atomic64_t;
 #define xs_no_canary		__no_stack_protector
 
 #define xs_lock_init(l)		spin_lock_init(l)
-#define xs_unlock(l, flags)	spin_unlock_irqrestore(l, flags)
+#define xs_unlock_irqrestore(l, flags)	spin_unlock_irqrestore(l, flags)
 #define xs_local_save()		({ unsigned long f; local_irq_save(f); f; })
 #define xs_local_restore(flags)	local_irq_restore(flags)
 
-static inline xs_flags_t xs_lock(xs_lock_t *lock)
+static inline xs_flags_t xs_lock_irqsave(xs_lock_t *lock)
 {
 	unsigned long flags;
 
@@ -41,8 +41,8 @@ static inline xs_flags_t xs_lock(xs_lock_t *lock)
 	return flags;
 }
 
-#define xs_lock_nested(l)	spin_lock(l)
-#define xs_unlock_nested(l)	spin_unlock(l)
+#define xs_lock(l)	spin_lock(l)
+#define xs_unlock(l)	spin_unlock(l)
 #define xs_assert_locked(l)	lockdep_assert_held(l)
 
 #define xs_a64_read(a)		((u64)atomic64_read(a))

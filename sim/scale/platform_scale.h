@@ -66,7 +66,7 @@ static xs_inline xs_flags_t xs_local_save(void)
 	return 0;
 }
 
-static xs_inline xs_flags_t xs_lock(xs_lock_t *lock)
+static xs_inline xs_flags_t xs_lock_irqsave(xs_lock_t *lock)
 {
 	scale_off();
 	scale_lock(lock);
@@ -74,9 +74,9 @@ static xs_inline xs_flags_t xs_lock(xs_lock_t *lock)
 }
 
 #define xs_local_restore(flags)	((void)(flags), scale_on())
-#define xs_unlock(lock, flags)	((void)(flags), scale_unlock(lock), scale_on())
-#define xs_lock_nested(lock)	scale_lock(lock)
-#define xs_unlock_nested(lock)	scale_unlock(lock)
+#define xs_unlock_irqrestore(lock, flags)	((void)(flags), scale_unlock(lock), scale_on())
+#define xs_lock(lock)	scale_lock(lock)
+#define xs_unlock(lock)	scale_unlock(lock)
 #define xs_assert_locked(lock)	((void)(lock))
 #define xs_enter()		scale_enter()
 #define xs_exit()		scale_exit()

@@ -318,7 +318,7 @@ void xs_local_restore(xs_flags_t flags)
 	sim.off_max_ns = off_ns;
 }
 
-xs_flags_t xs_lock(xs_lock_t *lock)
+xs_flags_t xs_lock_irqsave(xs_lock_t *lock)
 {
 	xs_flags_t flags = xs_local_save();
 
@@ -326,20 +326,20 @@ xs_flags_t xs_lock(xs_lock_t *lock)
 	return flags;
 }
 
-void xs_unlock(xs_lock_t *lock, xs_flags_t flags)
+void xs_unlock_irqrestore(xs_lock_t *lock, xs_flags_t flags)
 {
 	drop(lock);
 	xs_local_restore(flags);
 }
 
-void xs_lock_nested(xs_lock_t *lock)
+void xs_lock(xs_lock_t *lock)
 {
 	if (!me->off)
-		sim_fail("world", "a nested lock is taken with interrupts on");
+		sim_fail("world", "xs_lock() is called with interrupts on");
 	take(lock);
 }
 
-void xs_unlock_nested(xs_lock_t *lock)
+void xs_unlock(xs_lock_t *lock)
 {
 	drop(lock);
 }

@@ -23,11 +23,11 @@ typedef struct {
 #define xs_count_cpu(c)	(xs_counts_of(c, xs_cpu_id())->cpu)
 #define xs_count(c, field, n)	((void)(xs_counts_of(c, xs_cpu_id())->field += (n)))
 
-xs_flags_t xs_lock(xs_lock_t *lock);
+xs_flags_t xs_lock_irqsave(xs_lock_t *lock);
 void xs_lock_init(xs_lock_t *lock);
-void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
-void xs_lock_nested(xs_lock_t *lock);
-void xs_unlock_nested(xs_lock_t *lock);
+void xs_unlock_irqrestore(xs_lock_t *lock, xs_flags_t flags);
+void xs_lock(xs_lock_t *lock);
+void xs_unlock(xs_lock_t *lock);
 void xs_assert_locked(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);

@@ -139,14 +139,14 @@ static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_
 			     const struct xs_range *whole)
 {
 	u32 page = page_of(part->page << XS_PAGE_LG2);
-	xs_flags_t flags = xs_lock(&world.lock);
+	xs_flags_t flags = xs_lock_irqsave(&world.lock);
 	bool stuck = sticks(page, part->pages);
 
 	ex_assert(world.tears);
 	gather->part = true;
 	if (!stuck)
 		remove_any(gather, page, part->pages);
-	xs_unlock(&world.lock, flags);
+	xs_unlock_irqrestore(&world.lock, flags);
 	return stuck ? -1 : 0;
 }
 
@@ -162,7 +162,7 @@ static void world_invalidate(void *unused, xs_gather_t *gather,
 			     const struct xs_range *ranges, u32 count,
 			     struct xs_commands *sent)
 {
-	xs_flags_t flags = gather->part ? xs_lock(&world.lock) : false;
+	xs_flags_t flags = gather->part ? xs_lock_irqsave(&world.lock) : false;
 
 	for (u32 i = 0; i < gather->count; i++) {
 		u32 page = gather->pages[i];
@@ -175,7 +175,7 @@ static void world_invalidate(void *unused, xs_gather_t *gather,
 		world.reached[world.behind[page]]--;
 	}
 	if (gather->part)
-		xs_unlock(&world.lock, flags);
+		xs_unlock_irqrestore(&world.lock, flags);
 	sent->domain++;
 }
 

@@ -15,17 +15,17 @@ typedef struct {
 typedef bool xs_flags_t;
 
 #define xs_lock_init(l)		ex_lock_init(l)
-#define xs_lock_nested(l) \
+#define xs_lock(l) \
 	ex_lock(l, EX_SITE(EX_ACQUIRE, "lock " #l))
-#define xs_unlock_nested(l) \
+#define xs_unlock(l) \
 	ex_unlock(l, EX_SITE(EX_RELEASE, "unlock " #l))
-#define xs_lock(l) ({							\
+#define xs_lock_irqsave(l) ({						\
 	xs_flags_t xs_flags_ = ex_irq_save();				\
-	xs_lock_nested(l);						\
+	xs_lock(l);							\
 	xs_flags_;							\
 })
-#define xs_unlock(l, flags) \
-	(xs_unlock_nested(l), ex_irq_restore(flags))
+#define xs_unlock_irqrestore(l, flags) \
+	(xs_unlock(l), ex_irq_restore(flags))
 #define xs_assert_locked(l)	ex_assert_locked(l)
 #define xs_local_save()		ex_irq_save()
 #define xs_local_restore(flags)	ex_irq_restore(flags)

@@ -25,12 +25,12 @@ typedef struct {
 
 typedef unsigned long xs_flags_t;
 
-/* Locks; the nested variants check that interrupts are off. */
+/* Locks; xs_lock() and xs_unlock() check that interrupts are off. */
 void xs_lock_init(xs_lock_t *lock);
-xs_flags_t xs_lock(xs_lock_t *lock);
-void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
-void xs_lock_nested(xs_lock_t *lock);
-void xs_unlock_nested(xs_lock_t *lock);
+xs_flags_t xs_lock_irqsave(xs_lock_t *lock);
+void xs_unlock_irqrestore(xs_lock_t *lock, xs_flags_t flags);
+void xs_lock(xs_lock_t *lock);
+void xs_unlock(xs_lock_t *lock);
 void xs_assert_locked(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);

@@ -671,11 +671,11 @@ static void world_surplus(void *opaque)
 static void check_taken(struct world *world, u64 first, u64 end)
 {
 	struct xs_space *space = &world->engine.space;
-	xs_flags_t flags = xs_lock(&space->lock);
+	xs_flags_t flags = xs_lock_irqsave(&space->lock);
 
 	CHECK(xs_tree_find(&space->tree, 1, first / XS_BLOCK_PAGES,
 			   end / XS_BLOCK_PAGES) == XS_NO_BLOCK);
-	xs_unlock(&space->lock, flags);
+	xs_unlock_irqrestore(&space->lock, flags);
 }
 
 /* Nothing is mapped in the range, and no map starts there during the prune. */

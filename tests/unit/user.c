@@ -228,7 +228,7 @@ void xs_local_restore(xs_flags_t flags)
 	CHECK(--me.off == flags);
 }
 
-xs_flags_t xs_lock(xs_lock_t *lock)
+xs_flags_t xs_lock_irqsave(xs_lock_t *lock)
 {
 	xs_flags_t flags = xs_local_save();
 
@@ -236,19 +236,19 @@ xs_flags_t xs_lock(xs_lock_t *lock)
 	return flags;
 }
 
-void xs_unlock(xs_lock_t *lock, xs_flags_t flags)
+void xs_unlock_irqrestore(xs_lock_t *lock, xs_flags_t flags)
 {
 	drop(lock);
 	xs_local_restore(flags);
 }
 
-void xs_lock_nested(xs_lock_t *lock)
+void xs_lock(xs_lock_t *lock)
 {
 	CHECK(me.off);
 	take(lock);
 }
 
-void xs_unlock_nested(xs_lock_t *lock)
+void xs_unlock(xs_lock_t *lock)
 {
 	drop(lock);
 }

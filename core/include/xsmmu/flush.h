@@ -26,7 +26,7 @@ static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
 
 	*flags = xs_local_save();
 	cpu = engine->cpus[xs_cpu_id()];
-	xs_lock_nested(&cpu->lock);
+	xs_lock(&cpu->lock);
 	return cpu;
 }
 
@@ -39,7 +39,7 @@ static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
  */
 static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 {
-	xs_unlock_nested(&cpu->lock);
+	xs_unlock(&cpu->lock);
 	xs_local_restore(flags);
 }
 
@@ -56,7 +56,7 @@ static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
 {
 	xs_enter();
-	return xs_lock(&cpu->lock);
+	return xs_lock_irqsave(&cpu->lock);
 }
 
 /**
@@ -68,7 +68,7 @@ static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
  */
 static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
 {
-	xs_unlock(&cpu->lock, flags);
+	xs_unlock_irqrestore(&cpu->lock, flags);
 	xs_exit();
 }
 

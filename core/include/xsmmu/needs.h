@@ -20,9 +20,11 @@
  *              a lock: the caller stays on its CPU and may be interrupted, and the
  *              backend's quiesce() waits for the exit. The calls nest.
  *   xs_lock_t  a lock for any context, interrupts included
- *              xs_lock_init(l)   xs_lock(l) -> xs_flags_t   xs_unlock(l, flags)
- *              xs_lock_nested(l), xs_unlock_nested(l): the same while another
- *              lock of the engine is held, or interrupts are off already
+ *              xs_lock_init(l)
+ *              xs_lock_irqsave(l) -> xs_flags_t, xs_unlock_irqrestore(l, flags):
+ *              with interrupts off
+ *              xs_lock(l), xs_unlock(l): for a caller with interrupts off, and so
+ *              for a caller that holds another lock of the engine
  *              xs_assert_locked(l): some CPU holds the lock
  *   xs_local_save() -> xs_flags_t, xs_local_restore(flags): interrupts off
  *   xs_cpu_id()      the running CPU, stable between enter and exit

@@ -144,11 +144,11 @@ PROGRAM(no_race, T(dr1, da2), NULL, NULL);
 static xs_lock_t la, lb_;
 static void lock_both(xs_lock_t *first, xs_lock_t *second)
 {
-	xs_flags_t flags = xs_lock(first);
+	xs_flags_t flags = xs_lock_irqsave(first);
 
-	xs_lock_nested(second);
-	xs_unlock_nested(second);
-	xs_unlock(first, flags);
+	xs_lock(second);
+	xs_unlock(second);
+	xs_unlock_irqrestore(first, flags);
 }
 
 static void dl1(void) { lock_both(&la, &lb_); }
@@ -157,7 +157,13 @@ static const struct ex_program deadlock = {
 	.name = "deadlock", .threads = { dl1, dl2 }, .fails = "DEADLOCK"
 };
 
-static void l1(void) { xs_flags_t flags = xs_lock(&la); z++; xs_unlock(&la, flags); }
+static void l1(void)
+{
+	xs_flags_t flags = xs_lock_irqsave(&la);
+
+	z++;
+	xs_unlock_irqrestore(&la, flags);
+}
 static void out_z(void) { ex_outcome("%u", (u32)z); }
 PROGRAM(lock, T(l1, l1, l1), out_z, "3");
 
@@ -188,7 +194,7 @@ static const struct ex_program interrupts_off = {
 	.expect = "00 01 02 20 21 22"
 };
 
-static void il1(void) { xs_lock_nested(&la); }
+static void il1(void) { xs_lock(&la); }
 static const struct ex_program lock_with_interrupts = {
 	.name = "lock_with_interrupts", .threads = { il1 },
 	.fails = "tests/litmus/programs/model.c:"

@@ -20,7 +20,7 @@ bool xs_block_settle(struct xs_block *block, u64 free)
 		if (xs_a64_try(&block->free, &free, 0))
 			return true;
 	if (!reserved &&
-	    xs_partial_usable(free, xs_load(&block->lg2)) >= XS_BLOCK_MUCH)
+	    xs_partial_usable(free, xs_load(&block->lg2)) >= XS_LIST_MIN_FREE)
 		xs_partial_list(block);
 	return false;
 }

@@ -355,7 +355,7 @@ int xs_engine_init(struct xs_engine *engine,
 	xs_a64_set(&engine->reclaim_at, 0);
 	xs_a64_set(&engine->none.free, 0);
 	engine->none.iova = 0;
-	engine->pool.start = XS_POOL_BLOCKED;
+	engine->pool.start = XS_POOL_ABSENT;
 	engine->pool.chunks = 0;
 	engine->pool.stuck_pages = 0;
 	xs_lock_init(&engine->tears.lock);

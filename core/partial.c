@@ -39,7 +39,7 @@ static void xs_partial_unlink(struct xs_partial *partial, struct xs_block *block
 
 static bool xs_partial_wants(const struct xs_block *block, u64 free)
 {
-	return xs_partial_usable(free, block->lg2) >= XS_BLOCK_MUCH;
+	return xs_partial_usable(free, block->lg2) >= XS_LIST_MIN_FREE;
 }
 
 /* ---- blocks come and go ---- */

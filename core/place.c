@@ -123,9 +123,9 @@ static struct xs_block *xs_search_list(struct xs_search *search,
 				 search->last, when, &search->looks);
 }
 
-static void xs_probe_next(struct xs_engine *engine, struct xs_cpu *cpu)
+static void xs_search_next_cpu(struct xs_engine *engine, struct xs_cpu *cpu)
 {
-	cpu->probe = cpu->probe + 1 < engine->cpu_count ? cpu->probe + 1 : 0;
+	cpu->search_cpu = cpu->search_cpu + 1 < engine->cpu_count ? cpu->search_cpu + 1 : 0;
 }
 
 /*
@@ -141,11 +141,11 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine,
 			struct xs_block *block;
 
 			search->looks--;
-			block = xs_search_list(search, engine->cpus[cpu->probe],
+			block = xs_search_list(search, engine->cpus[cpu->search_cpu],
 					       reserved_low, XS_PARTIAL_ANY);
 			if (block)
 				return block;
-			xs_probe_next(engine, cpu);
+			xs_search_next_cpu(engine, cpu);
 		}
 	return 0;
 }
@@ -155,17 +155,17 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine,
  * there may be long-lived, while new mappings are made here. Looks at a single CPU, the same as
  * long as the CPU has such blocks.
  */
-static struct xs_block *xs_place_probe(struct xs_engine *engine,
+static struct xs_block *xs_place_other(struct xs_engine *engine,
 				       struct xs_cpu *cpu,
 				       struct xs_search *search)
 {
-	struct xs_cpu *other = engine->cpus[cpu->probe];
+	struct xs_cpu *other = engine->cpus[cpu->search_cpu];
 	struct xs_block *block = 0;
 
 	if (other != cpu)
 		block = xs_search_list(search, other, false, XS_PARTIAL_HALF);
 	if (!block)
-		xs_probe_next(engine, cpu);
+		xs_search_next_cpu(engine, cpu);
 	return block;
 }
 
@@ -206,7 +206,7 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 		return block;
 	block = xs_empty_cache_get(cpu, search->last);
 	if (!block && look) {
-		block = xs_place_probe(engine, cpu, search);
+		block = xs_place_other(engine, cpu, search);
 		if (block)
 			return block;
 	}

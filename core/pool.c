@@ -147,25 +147,25 @@ static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 }
 
 /* The next search looks at the next CPU. */
-static void xs_probe_area_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
+static void xs_area_next_cpu(struct xs_pool *pool, struct xs_pool_cpu *cpu)
 {
-	cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 : 0;
+	cpu->search_cpu = cpu->search_cpu + 1 < pool->cpu_count ? cpu->search_cpu + 1 : 0;
 }
 
 /*
  * Takes an area of another CPU with several listed areas, which seems to have stopped mapping.
  * Looks at a single CPU, the same as long as the CPU has such areas.
  */
-static struct xs_block *xs_area_probe(struct xs_pool *pool,
+static struct xs_block *xs_area_other(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
-	struct xs_partial *partial = &pool->cpus[cpu->probe]->partials[kind];
+	struct xs_partial *partial = &pool->cpus[cpu->search_cpu]->partials[kind];
 	struct xs_block *area = 0;
 
 	if (xs_load(&partial->listed[0]) > 1)
 		area = xs_partial_get(partial, 0, ~0ULL, XS_PARTIAL_ANY);
 	if (!area)
-		xs_probe_area_next(pool, cpu);
+		xs_area_next_cpu(pool, cpu);
 	return area;
 }
 
@@ -175,13 +175,13 @@ static struct xs_block *xs_area_steal(struct xs_pool *pool,
 {
 	for (u32 i = 0; i < pool->cpu_count && i < XS_AREA_LOOKS; i++) {
 		struct xs_partial *partial =
-			&pool->cpus[cpu->probe]->partials[kind];
+			&pool->cpus[cpu->search_cpu]->partials[kind];
 		struct xs_block *area =
 			xs_partial_get(partial, 0, ~0ULL, XS_PARTIAL_ANY);
 
 		if (area)
 			return area;
-		xs_probe_area_next(pool, cpu);
+		xs_area_next_cpu(pool, cpu);
 	}
 	return 0;
 }
@@ -201,7 +201,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 
 	area = xs_partial_get(&cpu->partials[kind], 0, ~0ULL, XS_PARTIAL_ANY);
 	if (!area)
-		area = xs_area_probe(pool, cpu, kind);
+		area = xs_area_other(pool, cpu, kind);
 	if (area)
 		return area;
 	area = xs_area_fresh(pool, kind, now);
@@ -797,7 +797,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 			pool->cpu_count * sizeof(*pool->cpus));
 	pool->ops->free(pool->backend, pool->chunks,
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
-	pool->start = XS_POOL_BLOCKED;
+	pool->start = XS_POOL_ABSENT;
 	pool->count = 0;
 	pool->stuck_pages = 0;
 	pool->chunks = 0;

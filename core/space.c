@@ -5,7 +5,7 @@
 
 #define XS_LOW_BLOCKS		(1ULL << (XS_LOW_LG2 - XS_BLOCK_LG2))
 #define XS_SPACE_BLOCKS		(1ULL << (XS_SPACE_LG2 - XS_BLOCK_LG2))
-#define XS_EMPTY_KEPT		16u	/* leaves: 64 MiB of IOVA with pages of 4 KiB */
+#define XS_EMPTY_MIN		16u	/* leaves: 64 MiB of IOVA with pages of 4 KiB */
 #define XS_DETACH_LOOKS		256u	/* leaves to look at with the lock held */
 
 /* ---- looking for room ---- */
@@ -85,7 +85,7 @@ struct xs_block *xs_space_alloc_block(struct xs_space *space, u64 last)
 /* True if the backend must be told. The lock is held. */
 static bool xs_space_has_surplus(struct xs_space *space)
 {
-	if (space->surplus || space->tree.empty <= 2 * space->empty_reserved_low ||
+	if (space->surplus || space->tree.empty <= 2 * space->empty_min ||
 	    space->tree.empty <= space->tree.leaves / 2)
 		return false;
 	space->surplus = true;
@@ -176,7 +176,7 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		struct xs_leaf *leaf;
 		u64 block;
 
-		if (space->tree.empty <= space->empty_reserved_low ||
+		if (space->tree.empty <= space->empty_min ||
 		    !xs_tree_next_leaf(&space->tree, &page)) {
 			page = XS_SPACE_PAGES;
 			break;
@@ -278,7 +278,7 @@ int xs_space_init(struct xs_space *space, const struct xs_backend_ops *ops,
 	static const struct xs_space empty;
 
 	*space = empty;
-	space->empty_reserved_low = XS_EMPTY_KEPT;
+	space->empty_min = XS_EMPTY_MIN;
 	space->first_block = (start + XS_BLOCK_BYTES - 1) / XS_BLOCK_BYTES;
 	space->end_block = end / XS_BLOCK_BYTES;
 	if (!space->first_block)

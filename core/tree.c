@@ -13,7 +13,7 @@
 #define XS_LEAF_FULL		((1u << XS_LEAF_BLOCKS) - 1)
 #define XS_LOW_LEAVES		(1u << (XS_LOW_LG2 - XS_LEAF_LG2))
 #define XS_LOOKS_MAX		1024u
-#define XS_LOW_SLOTS_BYTES	(XS_NODE_CHILDREN * sizeof(xs_slot_t *))
+#define XS_NEAR_SLOTS_BYTES	(XS_NODE_CHILDREN * sizeof(xs_slot_t *))
 #define XS_SLOTS_BYTES		(XS_LEAF_PAGES * sizeof(xs_slot_t))
 
 /* log2 of the blocks of a child of a node at @level; the children at level 1 are leaves. */
@@ -63,18 +63,18 @@ void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf)
 	tree->ops->free(tree->backend, leaf, sizeof(*leaf));
 }
 
-/* Entry of a near leaf in low_slots; NULL for another leaf. */
-static xs_slot_t **xs_tree_low_slots(const struct xs_tree *tree,
+/* Entry of a near leaf in near_slots; NULL for another leaf. */
+static xs_slot_t **xs_tree_near_slots(const struct xs_tree *tree,
 				const struct xs_leaf *leaf)
 {
 	u64 at = leaf->blocks[0].iova / (XS_LEAF_PAGES * XS_PAGE_BYTES);
 
-	return at < XS_NODE_CHILDREN ? &tree->low_slots[at] : 0;
+	return at < XS_NODE_CHILDREN ? &tree->near_slots[at] : 0;
 }
 
 bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf)
 {
-	xs_slot_t **low = xs_tree_low_slots(tree, leaf);
+	xs_slot_t **near = xs_tree_near_slots(tree, leaf);
 	xs_slot_t *slots;
 
 	if (xs_likely(leaf->slots))
@@ -88,8 +88,8 @@ bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf)
 	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++)
 		leaf->blocks[i].slots = slots + i * XS_BLOCK_PAGES;
 	xs_store_release(&leaf->slots, slots);
-	if (low)
-		xs_store_release(low, slots);
+	if (near)
+		xs_store_release(near, slots);
 	return true;
 }
 
@@ -445,8 +445,8 @@ struct xs_leaf *xs_tree_detach(struct xs_tree *tree, u64 block)
 	leaf = node->child[at];
 	xs_bit_put(node->made, at, false);
 	xs_store(&node->child[at], (void *)0);
-	if (xs_tree_low_slots(tree, leaf))
-		xs_store(xs_tree_low_slots(tree, leaf), (xs_slot_t *)0);
+	if (xs_tree_near_slots(tree, leaf))
+		xs_store(xs_tree_near_slots(tree, leaf), (xs_slot_t *)0);
 	tree->leaves--;
 	tree->empty--;
 	return leaf;
@@ -464,13 +464,13 @@ bool xs_tree_init(struct xs_tree *tree, const struct xs_backend_ops *ops,
 	tree->ops = ops;
 	tree->backend = backend;
 	tree->root = ops->alloc(backend, sizeof(*tree->root), XS_ANY_CPU, false);
-	tree->low_slots = ops->alloc(backend, XS_LOW_SLOTS_BYTES, XS_ANY_CPU,
-				     false);
+	tree->near_slots = ops->alloc(backend, XS_NEAR_SLOTS_BYTES, XS_ANY_CPU,
+				      false);
 	/* The lowest path always exists. */
-	if (!tree->root || !tree->low_slots || !xs_tree_grow(tree, 0, 1, false))
+	if (!tree->root || !tree->near_slots || !xs_tree_grow(tree, 0, 1, false))
 		return false;
 	middle = tree->root->child[0];
-	tree->low = middle->child[0];
+	tree->near = middle->child[0];
 	return true;
 }
 
@@ -489,8 +489,8 @@ static void xs_node_destroy(struct xs_tree *tree, struct xs_node *node,
 void xs_tree_destroy(struct xs_tree *tree)
 {
 	xs_node_destroy(tree, tree->root, XS_NODE_LEVELS);
-	tree->ops->free(tree->backend, tree->low_slots, XS_LOW_SLOTS_BYTES);
+	tree->ops->free(tree->backend, tree->near_slots, XS_NEAR_SLOTS_BYTES);
 	tree->root = 0;
-	tree->low = 0;
-	tree->low_slots = 0;
+	tree->near = 0;
+	tree->near_slots = 0;
 }

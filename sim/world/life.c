@@ -21,7 +21,7 @@ void life_begin(void)
 	driver_start();
 	if (xs_engine_init(&sim.engine, &config))
 		sim_fail("world", "the engine cannot be made");
-	sim.engine.space.empty_reserved_low = 0;
+	sim.engine.space.empty_min = 0;
 	xs_engine_set(&sim.engine, sim.config.policy, &sim.config.tuning);
 	operator_tell(sim.config.policy, &sim.config.tuning, false);
 	block_begin();

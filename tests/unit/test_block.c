@@ -159,7 +159,7 @@ static void model_settle(struct model *model, bool claimed)
 		model->reserved = 0;
 	} else if (!model->open && !model->reserved) {
 		model->listed |= naive_usable(free_of(model), model->lg2) >=
-				 XS_BLOCK_MUCH;
+				 XS_LIST_MIN_FREE;
 	}
 }
 

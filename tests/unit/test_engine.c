@@ -829,7 +829,7 @@ static void bare(void)
 		struct world *world = world_new(&config, 0);
 
 		test_relax();
-		world->engine.space.empty_reserved_low = 0;
+		world->engine.space.empty_min = 0;
 		for (u32 j = 0; j < 200; j++)
 			many[j] = map(world, 1 + j % 100, MEMORY_PERMANENT);
 		for (u32 j = 0; j < 200; j++)

@@ -196,8 +196,8 @@ static void check_worst(u32 percent, u32 kept)
 
 static void worst(void)
 {
-	check_worst(30, XS_BLOCK_PAGES - XS_BLOCK_MUCH + 1);
-	check_worst(45, XS_BLOCK_PAGES - XS_BLOCK_MUCH + 1);
+	check_worst(30, XS_BLOCK_PAGES - XS_LIST_MIN_FREE + 1);
+	check_worst(45, XS_BLOCK_PAGES - XS_LIST_MIN_FREE + 1);
 	check_worst(30, XS_BLOCK_PAGES / 2 + 1);
 }
 
@@ -519,7 +519,7 @@ static void claimed(void)
 	while (count < (blocks - 1) * XS_BLOCK_PAGES)
 		many[count++] = map(world, 1, LAST);
 	for (u32 i = 0; i < count; i++)
-		if (i % XS_BLOCK_PAGES < XS_BLOCK_MUCH)
+		if (i % XS_BLOCK_PAGES < XS_LIST_MIN_FREE)
 			driver_unmap(world, &many[i], false);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	/* One block is open. */
@@ -536,7 +536,7 @@ static void claimed(void)
 	lone = map(world, 1, LAST);
 	driver_unmap(world, &lone, false);
 	while (count--)
-		if (count % XS_BLOCK_PAGES >= XS_BLOCK_MUCH)
+		if (count % XS_BLOCK_PAGES >= XS_LIST_MIN_FREE)
 			driver_unmap(world, &many[count], false);
 	world_end(world);
 }
@@ -964,7 +964,7 @@ static void trim(void)
 		u64 before = 0, most, leaves;
 		u32 count = 0;
 
-		world->engine.space.empty_reserved_low = 2;
+		world->engine.space.empty_min = 2;
 		for (u32 round = 0; round < 3; round++) {
 			for (count = 0; count < 190; count++)
 				many[count] = map(world, 50, LAST);
@@ -1005,7 +1005,7 @@ static void trim_many(void)
 	struct xs_engine *engine = &world->engine;
 	u32 count = WORLD_BLOCKS_MAX - 1;
 
-	engine->space.empty_reserved_low = 3;
+	engine->space.empty_min = 3;
 	for (u32 i = 0; i < count; i++)
 		many[i].iova = xs_engine_take_block(engine, 1, LAST);
 	CHECK(engine->space.tree.leaves >= XS_DETACH_MAX + 4);
@@ -1029,7 +1029,7 @@ static void check_trim_open(u32 lg2)
 	struct mapping mapping = map(world, 1u << lg2, LAST);
 	struct xs_block *block = block_at(world, mapping.iova);
 
-	engine->space.empty_reserved_low = 0;
+	engine->space.empty_min = 0;
 	CHECK(engine->cpus[0]->open[lg2] == block);
 	/* Simulates the result of an interleaving: CPU 1 has the block open, too. */
 	engine->cpus[1]->open[lg2] = block;
@@ -1100,7 +1100,7 @@ static void free_extents(struct world *world, u32 first, u32 end)
 
 static void check_trimmed(const struct world *world)
 {
-	CHECK(world->engine.space.tree.empty == world->engine.space.empty_reserved_low);
+	CHECK(world->engine.space.tree.empty == world->engine.space.empty_min);
 }
 
 /* There is no surplus while more than half of the leaves are used. */

@@ -1423,7 +1423,7 @@ static void no_memory(void)
 		m.alloc_fails_in = fails_in;
 		error = xs_engine_add_pool(&engine);
 		CHECK(error == (m.alloc_fails_in ? 0 : -XS_ENOMEM));
-		CHECK(error == 0 || engine.pool.start == XS_POOL_BLOCKED);
+		CHECK(error == 0 || engine.pool.start == XS_POOL_ABSENT);
 		m.alloc_fails_in = 0;
 		end_engine();
 	}
@@ -1439,7 +1439,7 @@ static void no_memory_for_space(void)
 		return;
 	m.alloc_fails_in = 1;
 	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM && !m.alloc_fails_in);
-	CHECK(engine.pool.start == XS_POOL_BLOCKED);
+	CHECK(engine.pool.start == XS_POOL_ABSENT);
 	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == near);
 	end_engine();
 }

@@ -181,7 +181,7 @@ static void sequence_seed(u64 seed)
 		config.start = (seed % 9 ? 1ULL << 45 : 1ULL << 32) -
 			       seed / 3 % 2 * 8 * XS_BLOCK_BYTES;
 	run->world = world_new(&config, 0);
-	run->world->engine.space.empty_reserved_low = 0;
+	run->world->engine.space.empty_min = 0;
 	run->start = config.start;
 	for (u32 step = 0; step < 1500 && !test_failed(); step++) {
 		test_replay(seed, step);

@@ -313,7 +313,7 @@ static void trim(void)
 		xs_space_free_leaves(&s.space, detached, count);
 	}
 	model_note_low();
-	check_leaves(!s.space.empty_reserved_low);
+	check_leaves(!s.space.empty_min);
 }
 
 /* ---- single cases ---- */
@@ -609,7 +609,7 @@ static bool begin_some(u64 *random)
 
 	if (!begin(rows[row].start, rows[row].end))
 		return false;
-	s.space.empty_reserved_low = test_below(random, 3);
+	s.space.empty_min = test_below(random, 3);
 	while (reserves--) {
 		u64 start = rows[row].start +
 			    (test_random(random) >>
@@ -650,7 +650,7 @@ static void against_model_seed(u64 seed)
 	while (s.count > s.reserved && !test_failed())
 		give(s.count - 1);
 	CHECK(!s.space.taken);
-	s.space.empty_reserved_low = 0;
+	s.space.empty_min = 0;
 	trim();
 	end();
 }
@@ -687,7 +687,7 @@ static void emptied_behind(void)
 		count = xs_space_detach(&s.space, &from, detached);
 		xs_space_free_leaves(&s.space, detached, count);
 	}
-	CHECK(s.space.tree.empty == s.space.empty_reserved_low);
+	CHECK(s.space.tree.empty == s.space.empty_min);
 	flags = xs_local_save();
 	for (u32 i = 0; i < 300; i++)
 		xs_space_free_extent(&s.space, runs[i], XS_LEAF_PAGES);

@@ -224,7 +224,7 @@ static bool together(u64 seed, u32 steps, enum how how)
 	bool done;
 
 	shared->world = world_new(&config, 0);
-	shared->world->engine.space.empty_reserved_low = 0;
+	shared->world->engine.space.empty_min = 0;
 	shared->seed = seed;
 	shared->steps = steps;
 	shared->cpus = config.cpus;

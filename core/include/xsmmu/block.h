@@ -110,7 +110,7 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 		return false;
 	if (xs_likely(xs_a64_read(&block->open)))
 		return false;
-	if (xs_partial_usable(old, xs_load(&block->lg2)) >= XS_BLOCK_MUCH &&
+	if (xs_partial_usable(old, xs_load(&block->lg2)) >= XS_LIST_MIN_FREE &&
 	    (old | mask | xs_a64_read(&block->reserved)) != XS_BLOCK_ALL)
 		return false;
 	return xs_block_settle(block, old | mask);

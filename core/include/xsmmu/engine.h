@@ -91,7 +91,7 @@ struct xs_unflushed {
  * @lock: guards all members unless stated otherwise
  * @id: number of the CPU
  * @empty_count: number of blocks in @empty
- * @probe: CPU that owns the next partial list to search
+ * @search_cpu: CPU that owns the next partial list to search
  * @empty: the free-block cache: claimed blocks without a page in use, opened before a fresh
  *   block
  * @magazines: order-n ranges for page placement, by size
@@ -105,7 +105,7 @@ struct xs_cpu {
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 id;
 	u32 empty_count;
-	u32 probe;
+	u32 search_cpu;
 	struct xs_block *empty[XS_EMPTY_BLOCKS];
 	struct xs_cache magazines[XS_SIZES];
 	struct xs_stats stats;

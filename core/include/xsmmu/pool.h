@@ -21,7 +21,7 @@
  * buffer that the device does not read.
  *
  * Unused bounce buffers lie in areas that CPUs have open, and in areas with less than
- * XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at another CPU's partial list
+ * XS_LIST_MIN_FREE free, at most a quarter of each. A CPU looks at another CPU's partial list
  * before it takes an idle area, so holes are reused. When no bounce buffer of a kind is left and
  * the pool is at its limit, empty chunks are freed.
  */
@@ -47,8 +47,8 @@
 #define XS_POOL_MIB		64u	/* default limit */
 #define XS_POOL_MAX_MIB		((u32)(XS_POOL_BYTES >> 20))
 
-/* Start of an engine's missing pool: far from all IOVAs. */
-#define XS_POOL_BLOCKED		(1ULL << 63)
+/* @start of a pool that was not added: xs_pool_has() is then false for each IOVA. */
+#define XS_POOL_ABSENT		(1ULL << 63)
 
 /* Pause before the next request for memory, after a failed allocation or at the limit. */
 #define XS_POOL_PAUSE_NS	1000000000ULL
@@ -103,14 +103,14 @@ struct xs_chunk {
  * @open: areas from which the CPU takes bounce buffers, the pool's @none without an open area.
  *   This CPU reads @open without the lock.
  * @lock: guards all members
- * @probe: CPU that owns the next partial list to search
+ * @search_cpu: CPU that owns the next partial list to search
  * @dry_ns: time before which the CPU does not search again, by kind
  * @partials: partial lists, which have locks of their own
  */
 struct xs_pool_cpu {
 	struct xs_block *open[XS_BOUNCE_KINDS];
 	xs_lock_t lock XS_CACHE_LINE;
-	u32 probe;
+	u32 search_cpu;
 	u64 dry_ns[XS_BOUNCE_KINDS];
 	struct xs_partial partials[XS_BOUNCE_KINDS];
 } XS_CACHE_LINE;

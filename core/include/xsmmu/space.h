@@ -27,8 +27,7 @@
  * @low_reserved: when no more than this many blocks below 4 GiB are free, the blocks are handed
  *   out only to devices that can use no other block
  * @taken: blocks in use for small mappings
- * @empty_reserved_low: number of leaves without a taken block that xs_space_detach() does not
- *   free
+ * @empty_min: number of leaves without a taken block that xs_space_detach() leaves in place
  * @surplus: the backend has been told of empty leaves
  */
 struct xs_space {
@@ -39,7 +38,7 @@ struct xs_space {
 	u64 low_free;
 	u64 low_reserved;
 	u64 taken;
-	u64 empty_reserved_low;
+	u64 empty_min;
 	bool surplus;
 };
 
@@ -206,7 +205,7 @@ struct xs_detached {
  *   XS_SPACE_PAGES at the end
  * @detached: the detached leaves, room for XS_DETACH_MAX
  *
- * Leaves @empty_reserved_low leaves in place.
+ * Leaves @empty_min leaves in place.
  *
  * Context: may sleep.
  * Return: number of detached leaves.
@@ -269,8 +268,8 @@ static xs_inline xs_slot_t *xs_space_slots(const struct xs_space *space,
 	struct xs_leaf *leaf;
 
 	if (xs_likely(at < XS_NODE_CHILDREN))
-		return xs_load_acquire(&space->tree.low_slots[at]);
-	leaf = xs_tree_high_leaf(&space->tree, page);
+		return xs_load_acquire(&space->tree.near_slots[at]);
+	leaf = xs_tree_far_leaf(&space->tree, page);
 	return leaf ? xs_load_acquire(&leaf->slots) : 0;
 }
 

@@ -25,7 +25,7 @@
 #define XS_BLOCK_PAGES	(1u << XS_BLOCK_LG2)
 #define XS_BLOCK_BYTES	(XS_PAGE_BYTES << XS_BLOCK_LG2)
 #define XS_BLOCK_ALL	(~0ULL)		/* mask of all pages of a block */
-#define XS_BLOCK_MUCH	16u		/* free pages that are worth a search */
+#define XS_LIST_MIN_FREE	16u	/* free pages from which on a block is listed */
 
 #define XS_LEAF_LG2	10		/* pages of a leaf */
 #define XS_LEAF_PAGES	(1u << XS_LEAF_LG2)
@@ -134,8 +134,8 @@ struct xs_node {
  * @ops: operations of the backend
  * @backend: first argument of the operations
  * @root: root node
- * @low: node of the lowest leaves, always present
- * @low_slots: slots of the leaves of @low, NULL without slots; most look-ups end here
+ * @near: node of the lowest leaves, always present
+ * @near_slots: slots of the leaves of @near, NULL without slots; most look-ups end here
  * @leaves: number of leaves
  * @empty: number of leaves without a taken block
  *
@@ -145,8 +145,8 @@ struct xs_tree {
 	const struct xs_backend_ops *ops;
 	void *backend;
 	struct xs_node *root;
-	struct xs_node *low;
-	xs_slot_t **low_slots;
+	struct xs_node *near;
+	xs_slot_t **near_slots;
 	u64 leaves XS_CACHE_LINE;
 	u64 empty;
 };
@@ -271,7 +271,7 @@ struct xs_leaf *xs_tree_detach(struct xs_tree *tree, u64 block);
 void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf);
 
 /**
- * xs_tree_high_leaf - leaf of an IOVA page above XS_NEAR_LG2
+ * xs_tree_far_leaf - leaf of an IOVA page above XS_NEAR_LG2
  * @tree: tree
  * @page: page number
  *
@@ -279,7 +279,7 @@ void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf);
  * Return: the leaf, or NULL.
  */
 static xs_inline struct xs_leaf *
-xs_tree_high_leaf(const struct xs_tree *tree, u64 page)
+xs_tree_far_leaf(const struct xs_tree *tree, u64 page)
 {
 	void *at = tree->root;
 
@@ -307,9 +307,9 @@ static xs_inline struct xs_leaf *xs_tree_leaf(const struct xs_tree *tree,
 					       u64 page)
 {
 	if (xs_unlikely(page >> XS_NEAR_LG2))
-		return xs_tree_high_leaf(tree, page);
+		return xs_tree_far_leaf(tree, page);
 	return xs_load_acquire((struct xs_leaf **)
-				&tree->low->child[page >> XS_LEAF_LG2]);
+				&tree->near->child[page >> XS_LEAF_LG2]);
 }
 
 /**

@@ -133,7 +133,7 @@ static void free0_and_open(void)
 }
 
 /* All pages except free pages and page 1. */
-#define MOST	(~(FIRST(XS_BLOCK_MUCH - 1) | 2))
+#define MOST	(~(FIRST(XS_LIST_MIN_FREE - 1) | 2))
 
 static void free_most_and_open(void)
 {
@@ -184,7 +184,7 @@ static void settled(void)
 	ex_assert(free != XS_BLOCK_ALL || open);
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
 		ex_assert(!(free >> i & 1) || !owner[i]);
-	if (!open && xs_partial_usable(free, block->lg2) >= XS_BLOCK_MUCH)
+	if (!open && xs_partial_usable(free, block->lg2) >= XS_LIST_MIN_FREE)
 		ex_assert(listed);
 	ex_assert(!open || !listed);
 	ex_assert(listed == (partial->blocks[block->lg2] == block));
@@ -225,17 +225,17 @@ static void begin_one_missing(void)
 
 static void begin_14_free(void)
 {
-	begin(FIRST(XS_BLOCK_MUCH - 2));
+	begin(FIRST(XS_LIST_MIN_FREE - 2));
 }
 
 static void begin_15_free(void)
 {
-	begin(FIRST(XS_BLOCK_MUCH - 1));
+	begin(FIRST(XS_LIST_MIN_FREE - 1));
 }
 
 static void begin_closed_15_free(void)
 {
-	begin(FIRST(XS_BLOCK_MUCH - 1));
+	begin(FIRST(XS_LIST_MIN_FREE - 1));
 	ex_assert(!xs_block_close(block));
 }
 

@@ -159,7 +159,7 @@ static void begin_trim(void)
 {
 	begin_grow();
 	map_far();
-	engine.space.empty_reserved_low = 0;
+	engine.space.empty_min = 0;
 	handed = iova;
 }
 

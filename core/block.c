@@ -21,6 +21,6 @@ bool xs_block_settle(struct xs_block *block, u64 free)
 			return true;
 	if (!reserved &&
 	    xs_partial_usable(free, xs_load(&block->lg2)) >= XS_LIST_MIN_FREE)
-		xs_partial_list(block);
+		xs_partial_add(block);
 	return false;
 }

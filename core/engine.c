@@ -181,10 +181,10 @@ static void xs_engine_empty(struct xs_engine *engine)
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags = xs_cpu_visit(cpu);
 
-		xs_place_empty(engine, cpu);
+		xs_place_drain(engine, cpu);
 		xs_cpu_leave(cpu, flags);
 	}
-	xs_place_empty_depots(engine);
+	xs_place_drain_depots(engine);
 }
 
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
@@ -195,7 +195,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	/* No call marks pages at present: all marks are from an earlier policy. */
 	if (!xs_flushes_on(engine->policy, XS_FLUSH_BLOCK) &&
 	    xs_flushes_on(policy, XS_FLUSH_BLOCK))
-		xs_space_unmark(&engine->space);
+		xs_space_clear_dead(&engine->space);
 	/* Unmaps that were deferred under a shorter window keep the window until their flush. */
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
@@ -224,7 +224,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 
 	xs_flush_batch(engine, cpu, XS_FLUSH_DRAIN);
 	cpu->batch.armed = false;
-	xs_place_empty(engine, cpu);
+	xs_place_drain(engine, cpu);
 	xs_cpu_leave(cpu, flags);
 }
 
@@ -400,7 +400,7 @@ static void xs_cpu_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_flags_t flags = xs_cpu_visit(cpu);
 
-	xs_place_empty(engine, cpu);
+	xs_place_drain(engine, cpu);
 	xs_cpu_leave(cpu, flags);
 }
 

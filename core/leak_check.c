@@ -25,7 +25,7 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
  * A page is counted as mapped before its map returns, hence before its unmap. Reading in the
  * opposite order never sees an unmap without its map.
  */
-s64 xs_engine_live(const struct xs_engine *engine)
+s64 xs_engine_live_pages(const struct xs_engine *engine)
 {
 	u64 live = 0;
 
@@ -130,7 +130,7 @@ static u64 xs_count_copied(const struct xs_engine *engine)
 
 s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum)
 {
-	s64 live = xs_engine_live(engine);
+	s64 live = xs_engine_live_pages(engine);
 	s64 deferred, copied;
 	bool broken;
 

@@ -141,7 +141,7 @@ static void xs_magazine_empty(struct xs_magazine *magazine,
 		give(context, magazine->items[--magazine->count]);
 }
 
-void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
+void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context)
 {
 	for (u32 i = 0; i < 2; i++) {
@@ -156,7 +156,7 @@ void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
 	}
 }
 
-void xs_depot_empty(struct xs_depot *depot,
+void xs_depot_drain(struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context)
 {
 	struct xs_magazine *magazine;

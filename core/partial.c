@@ -9,7 +9,7 @@
 
 static void xs_partial_link(struct xs_partial *partial, struct xs_block *block)
 {
-	u32 at = xs_partial_list_of(block->lg2, block->reserved_low);
+	u32 at = xs_partial_index(block->lg2, block->reserved_low);
 	struct xs_block **list = &partial->blocks[at];
 	struct xs_block *first = *list ? *list : block;
 	struct xs_block *last = *list ? first->prev : block;
@@ -26,7 +26,7 @@ static void xs_partial_link(struct xs_partial *partial, struct xs_block *block)
 
 static void xs_partial_unlink(struct xs_partial *partial, struct xs_block *block)
 {
-	u32 at = xs_partial_list_of(block->lg2, block->reserved_low);
+	u32 at = xs_partial_index(block->lg2, block->reserved_low);
 	struct xs_block **list = &partial->blocks[at];
 
 	block->prev->next = block->next;
@@ -47,7 +47,7 @@ static bool xs_partial_wants(const struct xs_block *block, u64 free)
 void xs_partial_leave(struct xs_block *block)
 {
 	struct xs_partial *partial = xs_load(&block->partial);
-	u32 at = xs_partial_list_of(block->lg2, block->reserved_low);
+	u32 at = xs_partial_index(block->lg2, block->reserved_low);
 	xs_flags_t flags;
 
 	if (!partial)
@@ -60,9 +60,9 @@ void xs_partial_leave(struct xs_block *block)
 	xs_unlock_irqrestore(&partial->lock, flags);
 }
 
-void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
+void xs_partial_join(struct xs_partial *partial, struct xs_block *block, u32 lg2)
 {
-	u32 at = xs_partial_list_of(lg2, block->reserved_low);
+	u32 at = xs_partial_index(lg2, block->reserved_low);
 	xs_flags_t flags;
 
 	if (xs_likely(xs_load(&block->partial) == partial && block->lg2 == lg2 &&
@@ -79,7 +79,7 @@ void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
 
 /* ---- lists ---- */
 
-void xs_partial_list(struct xs_block *block)
+void xs_partial_add(struct xs_block *block)
 {
 	struct xs_partial *partial = xs_load(&block->partial);
 	xs_flags_t flags;

@@ -119,7 +119,7 @@ static struct xs_block *xs_search_list(struct xs_search *search,
 				       struct xs_cpu *cpu, bool reserved_low,
 				       enum xs_partial_when when)
 {
-	return xs_partial_search(&cpu->partial, xs_partial_list_of(search->lg2, reserved_low),
+	return xs_partial_search(&cpu->partial, xs_partial_index(search->lg2, reserved_low),
 				 search->last, when, &search->looks);
 }
 
@@ -213,7 +213,7 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 	if (!block)
 		block = xs_place_fresh(engine, search->last);
 	if (block) {
-		xs_partial_put(&cpu->partial, block, search->lg2);
+		xs_partial_join(&cpu->partial, block, search->lg2);
 		xs_block_open(block);
 		return block;
 	}
@@ -377,24 +377,24 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 	return xs_place_range(engine, cpu, pages, last);
 }
 
-void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
+void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_place_close(engine, cpu);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_range_context context = { engine, cpu, 1u << lg2 };
 
-		xs_cache_empty(&cpu->magazines[lg2], &engine->depots[lg2],
+		xs_cache_drain(&cpu->magazines[lg2], &engine->depots[lg2],
 			       xs_range_back, &context);
 	}
 	xs_empty_cache_give(engine, cpu, 0);
 }
 
-void xs_place_empty_depots(struct xs_engine *engine)
+void xs_place_drain_depots(struct xs_engine *engine)
 {
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_range_context context = { engine, 0, 1u << lg2 };
 
-		xs_depot_empty(&engine->depots[lg2], xs_range_back, &context);
+		xs_depot_drain(&engine->depots[lg2], xs_range_back, &context);
 	}
 }
 
@@ -431,10 +431,10 @@ static bool xs_reclaim(struct xs_engine *engine)
 		xs_flags_t flags = xs_lock_irqsave(&cpu->lock);
 
 		xs_flush_batch(engine, cpu, XS_FLUSH_FULL);
-		xs_place_empty(engine, cpu);
+		xs_place_drain(engine, cpu);
 		xs_unlock_irqrestore(&cpu->lock, flags);
 	}
-	xs_place_empty_depots(engine);
+	xs_place_drain_depots(engine);
 	return true;
 }
 
@@ -509,7 +509,7 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 		if (!block && (!i || again))
 			block = xs_place_fresh(engine, last);
 		if (block) {
-			xs_partial_put(&cpu->partial, block, 0);
+			xs_partial_join(&cpu->partial, block, 0);
 			xs_a64_swap_release(&block->own,
 					    xs_mask_of(0, pages));
 			xs_place_rest(engine, cpu, policy, block, pages);

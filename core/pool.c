@@ -207,7 +207,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 	area = xs_area_fresh(pool, kind, now);
 	if (!area)
 		return xs_area_steal(pool, cpu, kind);
-	xs_partial_put(&cpu->partials[kind], area, 0);
+	xs_partial_join(&cpu->partials[kind], area, 0);
 	xs_block_open(area);
 	return area;
 }

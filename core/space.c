@@ -241,7 +241,7 @@ static void xs_block_forget(struct xs_block *block)
 	xs_store(&block->entries, (void *)0);
 }
 
-void xs_space_forget(struct xs_space *space)
+void xs_space_clear_entries(struct xs_space *space)
 {
 	xs_space_each_block(space, xs_block_forget);
 }
@@ -251,7 +251,7 @@ static void xs_block_unmark(struct xs_block *block)
 	xs_a64_set(&block->dead, 0);
 }
 
-void xs_space_unmark(struct xs_space *space)
+void xs_space_clear_dead(struct xs_space *space)
 {
 	xs_space_each_block(space, xs_block_unmark);
 }

@@ -176,7 +176,7 @@ u64 xs_engine_retry(struct xs_engine *engine)
 	struct xs_leaf *leaf;
 	u64 page = 0;
 
-	if (!xs_engine_stuck(engine))
+	if (!xs_engine_stuck_pages(engine))
 		return 0;
 	xs_pool_retry(&engine->pool);
 	do {
@@ -190,10 +190,10 @@ u64 xs_engine_retry(struct xs_engine *engine)
 		}
 		page += XS_LEAF_PAGES;
 	} while (leaf);
-	return xs_engine_stuck(engine);
+	return xs_engine_stuck_pages(engine);
 }
 
-u64 xs_engine_stuck(const struct xs_engine *engine)
+u64 xs_engine_stuck_pages(const struct xs_engine *engine)
 {
 	u64 pages = 0;
 

@@ -548,7 +548,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 	}
 }
 
-u64 xs_engine_torn(struct xs_engine *engine)
+u64 xs_engine_torn_pages(struct xs_engine *engine)
 {
 	return xs_load(&engine->tears.left);
 }

@@ -280,7 +280,7 @@ XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(flushed_pages, sum->flushed_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
 XS_STAT(stuck_pages, xs_group_is_attached(xdev->group) ?
-		     xs_engine_stuck(&xdev->group->backend.engine) : 0);
+		     xs_engine_stuck_pages(&xdev->group->backend.engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
@@ -290,7 +290,7 @@ XS_STAT(pool_bytes, xs_group_is_attached(xdev->group) ?
 		    (u64)xdev->group->backend.engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(bad_unmaps, sum->counts.bad_unmaps);
 XS_STAT(torn_pages, xs_group_is_attached(xdev->group) ?
-		    xs_engine_torn(&xdev->group->backend.engine) : 0);
+		    xs_engine_torn_pages(&xdev->group->backend.engine) : 0);
 XS_STAT(map_flushes, atomic64_read(&xdev->group->backend.counts.map_flushes));
 XS_STAT(flush_unmap, sum->flushes[XS_FLUSH_UNMAP]);
 XS_STAT(flush_block, sum->flushes[XS_FLUSH_BLOCK]);

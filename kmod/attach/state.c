@@ -12,7 +12,7 @@
  */
 static void check_balance(struct xs_group *group)
 {
-	if (xs_engine_live(&group->backend.engine) >= 0 ||
+	if (xs_engine_live_pages(&group->backend.engine) >= 0 ||
 	    group->assignment.policy == xs_policy_find("strict"))
 		return;
 	pr_err("group %d: bug: more pages were unmapped than mapped: the policy is now strict\n",
@@ -23,7 +23,7 @@ static void check_balance(struct xs_group *group)
 s64 xs_group_live(struct xs_group *group)
 {
 	lockdep_assert_held(&xs_mutex);
-	return xs_group_is_attached(group) ? xs_engine_live(&group->backend.engine) : 0;
+	return xs_group_is_attached(group) ? xs_engine_live_pages(&group->backend.engine) : 0;
 }
 
 void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
@@ -43,7 +43,7 @@ void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
 static bool is_stuck(const struct xs_group *group)
 {
 	return group->backend.stuck_in ||
-	       (xs_group_is_attached(group) && xs_engine_stuck(&group->backend.engine));
+	       (xs_group_is_attached(group) && xs_engine_stuck_pages(&group->backend.engine));
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)
@@ -65,7 +65,7 @@ const char *xs_group_state(struct xs_group *group)
 	if (!group->attachment.drivers)
 		return xs_group_is_attached(group) ? "orphaned" : "idle";
 	/* Devices reach pages that their driver considers unmapped. */
-	if (xs_engine_torn(&group->backend.engine))
+	if (xs_engine_torn_pages(&group->backend.engine))
 		return "torn";
 	/*
 	 * Anybody may read the state at any rate, so the locks for statistics are taken only until

@@ -279,7 +279,7 @@ static void stop_direct(struct xs_backend *backend)
 		return;
 	xs_tables_forget(&backend->domain.tables);
 	choose_maps(backend);
-	xs_space_forget(&backend->engine.space);
+	xs_space_clear_entries(&backend->engine.space);
 	backend_quiesce(backend);
 }
 

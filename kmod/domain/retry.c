@@ -79,7 +79,7 @@ static void retry_left(struct xs_backend *backend, struct iommu_domain *domain)
 		move(backend, &xs_blocked_domain);
 		/* An unmap that began meanwhile is neither live nor stuck until it ends. */
 		xs_engine_settle(&backend->engine);
-		if (removed && !xs_engine_stuck(&backend->engine))
+		if (removed && !xs_engine_stuck_pages(&backend->engine))
 			backend->stuck_in = NULL;
 	} else {
 		backend->stuck_in = NULL;
@@ -114,7 +114,7 @@ bool xs_backend_drain(struct xs_backend *backend)
 	bool is_live;
 
 	fail_maps(backend);
-	is_live = xs_engine_live(&backend->engine) > 0;
+	is_live = xs_engine_live_pages(&backend->engine) > 0;
 	/* A stopped engine cannot retry removals, so deferred unmaps are flushed first. */
 	xs_engine_settle(&backend->engine);
 	/* For the same reason chunks are freed first. */
@@ -128,7 +128,7 @@ void xs_backend_mend(struct xs_backend *backend)
 	u64 torn;
 
 	xs_engine_flush(&backend->engine, XS_FLUSH_DRAIN);
-	torn = xs_engine_torn(&backend->engine);
+	torn = xs_engine_torn_pages(&backend->engine);
 	if (torn)
 		pr_warn("group %d: the drivers have gone: %llu pages are unmapped of mappings that the drivers had unmapped only in part\n",
 			backend->group_id, torn);

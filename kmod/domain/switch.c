@@ -133,7 +133,7 @@ void xs_backend_leave(struct xs_backend *backend)
 		WRITE_ONCE(backend->stuck_live, true);
 	/* Unmaps that began before the walk over live mappings have ended after this. */
 	xs_engine_settle(&backend->engine);
-	stuck = backend->stuck_live || xs_engine_stuck(&backend->engine);
+	stuck = backend->stuck_live || xs_engine_stuck_pages(&backend->engine);
 	if (stuck)
 		backend->stuck_in = domain;
 	move(backend, &xs_blocked_domain);

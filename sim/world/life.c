@@ -73,7 +73,7 @@ static void tell_accounts(bool end)
 		.commands_domain = sim.commands_domain,
 		.flushes = sim.flushes,
 		.unstuck = sim.unstuck,
-		.stuck = xs_engine_stuck(&sim.engine),
+		.stuck = xs_engine_stuck_pages(&sim.engine),
 		.bad_unmaps = sim.bad_unmaps,
 		.memory_out = sim.memory_out,
 		.end = end,
@@ -98,9 +98,9 @@ static void check_named(void)
 		mapped[sim_page_of(at->iova)] = at->pages;
 		left += at->named ? at->pages - at->named : 0;
 	}
-	if (xs_engine_torn(&sim.engine) != left)
+	if (xs_engine_torn_pages(&sim.engine) != left)
 		sim_fail("accounts", "the engine says that %llu pages of torn mappings are left, it is %llu",
-			 (unsigned long long)xs_engine_torn(&sim.engine),
+			 (unsigned long long)xs_engine_torn_pages(&sim.engine),
 			 (unsigned long long)left);
 	for (; xs_engine_next_mapping(&sim.engine, &iova, &pages); iova += pages * XS_PAGE_BYTES) {
 		if (!sim_is_inside(iova, pages) || mapped[sim_page_of(iova)] != pages)

@@ -114,7 +114,7 @@ static void change_tables(void)
 	 * as before.
 	 */
 	cpus_quiesce(NULL);
-	xs_space_forget(&sim.engine.space);
+	xs_space_clear_entries(&sim.engine.space);
 	cpus_quiesce(NULL);
 	sim.forgetting = false;
 }
@@ -194,14 +194,14 @@ static void read_accounts(void)
 	bool alone;
 
 	sim_call_begin(0);
-	reading.live = xs_engine_live(&sim.engine);
+	reading.live = xs_engine_live_pages(&sim.engine);
 	reading.mapped_most = sim.mapped_pages + sim.mapping_pages + sim.copied + sim.copying;
 	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages + sim.uncopied +
 				sim.uncopying;
 	xs_engine_stats(&sim.engine, stats);
 	operations = sim.operations;
 	alone = sim.calls == 1;
-	reading.stuck = xs_engine_stuck(&sim.engine);
+	reading.stuck = xs_engine_stuck_pages(&sim.engine);
 	reading.alone = alone && sim.operations == operations;
 	sim_call_end();
 	reading.stats = stats;

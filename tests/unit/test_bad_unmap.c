@@ -40,7 +40,7 @@ static void begin(struct world *world)
 	CHECK(driver_map_at(world, &s.in_own, s.own + 3 * XS_PAGE_BYTES));
 	driver_unmap_only(world, &s.deferred, false);
 	s.bad_unmaps = world_stats(world)->counts.bad_unmaps;
-	s.live = xs_engine_live(&world->engine);
+	s.live = xs_engine_live_pages(&world->engine);
 }
 
 /* All mappings are unchanged, and so many bad unmaps have been counted since. */
@@ -49,7 +49,7 @@ static void check(struct world *world, u32 bad_unmaps)
 	CHECK(world_warnings() == bad_unmaps);
 	s.bad_unmaps += bad_unmaps;
 	CHECK(world_stats(world)->counts.bad_unmaps == s.bad_unmaps);
-	CHECK(xs_engine_live(&world->engine) == s.live);
+	CHECK(xs_engine_live_pages(&world->engine) == s.live);
 	driver_check(world, &s.one);
 	driver_check(world, &s.five);
 	driver_check(world, &s.run);
@@ -180,7 +180,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	check(world, 1);
 	driver_check(world, &mapping);
 	/* In a world with exact_unmap, devices reach none of the other pages. */
-	CHECK(xs_engine_torn(&world->engine) ==
+	CHECK(xs_engine_torn_pages(&world->engine) ==
 	      (world->exact_unmap ? 0 : mapped - pages));
 	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
 	CHECK(world->bad_unmap_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
@@ -197,7 +197,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 		driver_free(world, &mapping);
 	}
 	s.live -= mapped;
-	CHECK(!xs_engine_torn(&world->engine));
+	CHECK(!xs_engine_torn_pages(&world->engine));
 	check(world, 0);
 	check_again(world, &mapping);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
@@ -262,7 +262,7 @@ static void check_longer(struct world *world)
 		xs_engine_mend(&world->engine, false);
 		driver_is_torn(world, &run);
 		driver_free(world, &run);
-		CHECK(!xs_engine_torn(&world->engine));
+		CHECK(!xs_engine_torn_pages(&world->engine));
 		run = map(world, XS_BLOCK_PAGES + 3, MEMORY_COUNTED);
 	}
 	driver_unmap(world, &run, false);
@@ -357,23 +357,23 @@ static void parts_seed(u64 seed)
 
 		if (!at && some == pages)
 			some--;
-		CHECK(xs_engine_live(&world->engine) == pages);
+		CHECK(xs_engine_live_pages(&world->engine) == pages);
 		CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, some, i % 3));
 		CHECK(world_warnings() == 1);
 		for (u32 j = at; j < at + some; j++) {
 			live -= !named[j];
 			named[j] = true;
 		}
-		CHECK(xs_engine_torn(&world->engine) ==
+		CHECK(xs_engine_torn_pages(&world->engine) ==
 		      (world->exact_unmap ? 0 : live));
 		driver_check(world, &mapping);
 		if (live)
 			xs_engine_mend(&world->engine, false);
 	}
 	/* Until then nobody gets the IOVAs. */
-	CHECK(xs_engine_live(&world->engine) == pages);
+	CHECK(xs_engine_live_pages(&world->engine) == pages);
 	xs_engine_mend(&world->engine, false);
-	CHECK(!xs_engine_live(&world->engine));
+	CHECK(!xs_engine_live_pages(&world->engine));
 	driver_is_torn(world, &mapping);
 	driver_free(world, &mapping);
 	xs_engine_mend(&world->engine, true);
@@ -398,7 +398,7 @@ static void disown(struct world *world, const struct mapping *mapping, u64 flags
 static void retry(struct world *world, const struct mapping *mapping)
 {
 	CHECK(!xs_engine_retry(&world->engine));
-	CHECK(!xs_engine_stuck(&world->engine));
+	CHECK(!xs_engine_stuck_pages(&world->engine));
 	world->stuck_pages = 0;
 	driver_is_torn(world, mapping);
 }
@@ -420,8 +420,8 @@ static void check_no_memory(struct world *world)
 		check(world, 1);
 		CHECK(world->bad_unmap_removed == XS_REMOVED_ALL);
 		CHECK(!driver_reachable(world, &mapping));
-		CHECK(!xs_engine_torn(&world->engine));
-		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(!xs_engine_torn_pages(&world->engine));
+		CHECK(xs_engine_stuck_pages(&world->engine) == pages);
 		driver_free(world, &mapping);
 		retry(world, &mapping);
 	}
@@ -438,7 +438,7 @@ static void check_no_memory_failing(struct world *world)
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 	check(world, 1);
 	CHECK(world->bad_unmap_removed < 0);
-	CHECK(xs_engine_stuck(&world->engine) == 2);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 2);
 	retry(world, &mapping);
 	driver_free(world, &mapping);
 }
@@ -476,17 +476,17 @@ static void check_failing(struct world *world)
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 		check_failed(world, 1);
 		s.bad_unmaps++;
-		CHECK(xs_engine_live(&world->engine) == s.live);
-		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(xs_engine_live_pages(&world->engine) == s.live);
+		CHECK(xs_engine_stuck_pages(&world->engine) == pages);
 		CHECK(world->stuck_pages == pages);
-		CHECK(!xs_engine_torn(&world->engine));
+		CHECK(!xs_engine_torn_pages(&world->engine));
 		driver_free(world, &mapping);
 		/* No unmap succeeds any more. */
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, pages, true));
 		check_failed(world, 1);
 		s.bad_unmaps++;
 		xs_engine_mend(&world->engine, false);
-		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(xs_engine_stuck_pages(&world->engine) == pages);
 		CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 		world->removal_fails_in = 1;
 		CHECK(xs_engine_retry(&world->engine) == pages);
@@ -523,7 +523,7 @@ static void check_failing_beside(struct world *world)
 	CHECK(!xs_engine_unmap(&world->engine, beside.iova, 3, false));
 	check_failed(world, 1);
 	s.bad_unmaps++;
-	CHECK(xs_engine_stuck(&world->engine) == 4);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 4);
 	driver_free(world, &beside);
 	xs_engine_mend(&world->engine, false);
 	retry(world, &beside);
@@ -542,7 +542,7 @@ static void check_failing_freed(struct world *world)
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 	check_failed(world, 1);
 	s.bad_unmaps++;
-	CHECK(xs_engine_stuck(&world->engine) == 4);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 4);
 	retry(world, &mapping);
 }
 
@@ -558,7 +558,7 @@ static void check_failing_right(struct world *world)
 	world->parts_fail = 1;
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 4, true));
 	CHECK(!world_warnings());
-	CHECK(xs_engine_stuck(&world->engine) == 4);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 4);
 	retry(world, &mapping);
 	driver_free(world, &mapping);
 }
@@ -576,10 +576,10 @@ static void check_failing_late(struct world *world)
 				       pages - 3, false));
 		check_failed(world, 2);
 		s.bad_unmaps += 2;
-		CHECK(!xs_engine_stuck(&world->engine));
+		CHECK(!xs_engine_stuck_pages(&world->engine));
 		world->parts_fail = 1;
 		xs_engine_mend(&world->engine, false);
-		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(xs_engine_stuck_pages(&world->engine) == pages);
 		/* The driver may have freed the memory. */
 		CHECK(world->memory[mapping.page].refs == 1);
 		retry(world, &mapping);
@@ -632,8 +632,8 @@ static void check_stuck_meanwhile(struct world *world, bool fails)
 	CHECK(mapped == !fails);
 	CHECK(world_warnings() == 1);
 	s.bad_unmaps++;
-	CHECK(xs_engine_live(&world->engine) == s.live);
-	CHECK(xs_engine_stuck(&world->engine) == 1);
+	CHECK(xs_engine_live_pages(&world->engine) == s.live);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 1);
 	/* Other mappings get other IOVAs. */
 	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
 		struct mapping other = map(world, 1, MEMORY_COUNTED);
@@ -663,11 +663,11 @@ static void check_meanwhile(struct world *world)
 		CHECK(mapped == !fails);
 		CHECK(world_warnings() == 1);
 		s.bad_unmaps++;
-		CHECK(xs_engine_live(&world->engine) == s.live + 1);
+		CHECK(xs_engine_live_pages(&world->engine) == s.live + 1);
 		if (mapped)
 			driver_note_torn(world, &mapping);
 		xs_engine_mend(&world->engine, false);
-		CHECK(xs_engine_live(&world->engine) == s.live);
+		CHECK(xs_engine_live_pages(&world->engine) == s.live);
 		if (!mapped)
 			continue;
 		driver_is_torn(world, &mapping);
@@ -800,8 +800,8 @@ static void failing_race_seed(u64 seed)
 	test_be_cpu(0);
 	race.world->parts_fail = 0;
 	CHECK(world_warnings() == RACERS);
-	CHECK(!xs_engine_live(&race.world->engine));
-	CHECK(xs_engine_stuck(&race.world->engine) == RACERS);
+	CHECK(!xs_engine_live_pages(&race.world->engine));
+	CHECK(xs_engine_stuck_pages(&race.world->engine) == RACERS);
 	retry(race.world, mapping);
 	CHECK(race.world->memory[mapping->page].refs == 1);
 	driver_free(race.world, mapping);
@@ -932,7 +932,7 @@ static void tear_seed(u64 seed)
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_mend(&world->engine, false);
 	CHECK(world_stats(world)->counts.bad_unmaps == world_warnings());
-	CHECK(!xs_engine_torn(&world->engine));
+	CHECK(!xs_engine_torn_pages(&world->engine));
 	for (u32 i = 0; i < TORN; i++)
 		driver_free(world, &tearing.mappings[i]);
 	world_end(world);

@@ -167,7 +167,7 @@ static void do_open(struct model *model, bool own)
 {
 	u32 partial = below(PARTIALS), lg2 = own ? 0 : below(XS_SIZES);
 
-	xs_partial_put(&s.partials[partial], model->block, lg2);
+	xs_partial_join(&s.partials[partial], model->block, lg2);
 	model->partial = partial;
 	model->lg2 = lg2;
 	model->listed = false;
@@ -358,7 +358,7 @@ static void few_looks(void)
 	/* From the top: the fitting block is looked at last. */
 	for (u32 i = BLOCKS; i--;) {
 		blocks[i] = block_new(i);
-		xs_partial_put(&partial, blocks[i], 0);
+		xs_partial_join(&partial, blocks[i], 0);
 		xs_block_open(blocks[i]);
 		CHECK(xs_block_take(blocks[i], 1));
 		CHECK(!xs_block_close(blocks[i]));
@@ -432,7 +432,7 @@ static void open_one(struct shared *shared, u32 cpu, u64 *random)
 
 	if (__atomic_exchange_n(&shared->pool[at], 0, __ATOMIC_ACQ_REL)) {
 		shared->open[cpu] = shared->blocks[at];
-		xs_partial_put(&shared->partials[cpu], shared->open[cpu], lg2);
+		xs_partial_join(&shared->partials[cpu], shared->open[cpu], lg2);
 		xs_block_open(shared->open[cpu]);
 		return;
 	}
@@ -574,7 +574,7 @@ static void free_half(void *argument, u32 cpu)
 		__atomic_fetch_add(&halves->claims, 1, __ATOMIC_RELAXED);
 		xs_partial_leave(halves->block);
 		if (halves->seed % 2)
-			xs_partial_put(&halves->partials[1], halves->block, 3);
+			xs_partial_join(&halves->partials[1], halves->block, 3);
 	}
 	xs_exit();
 }
@@ -589,7 +589,7 @@ static void halves_seed(u64 seed)
 	xs_lock_init(&halves->partials[0].lock);
 	xs_lock_init(&halves->partials[1].lock);
 	xs_enter();
-	xs_partial_put(&halves->partials[0], halves->block, 0);
+	xs_partial_join(&halves->partials[0], halves->block, 0);
 	xs_block_open(halves->block);
 	CHECK(xs_block_take_all(halves->block) == XS_BLOCK_ALL);
 	CHECK(!xs_block_close(halves->block));

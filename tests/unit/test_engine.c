@@ -61,7 +61,7 @@ static void check_unmap(struct world *world, const struct xs_policy *policy)
 	driver_unmap(world, &mapping, false);
 	CHECK(driver_reachable(world, &mapping) !=
 	      flushes_on(policy, XS_FLUSH_UNMAP));
-	CHECK(xs_engine_live(&world->engine) == 0);
+	CHECK(xs_engine_live_pages(&world->engine) == 0);
 }
 
 static void unmap(void)
@@ -378,7 +378,7 @@ static void check_block_at_once(struct world *world,
 		driver_unmap_deferred(world, &many[0]);
 		driver_unmap_block_deferred(world, many, mask);
 		driver_unmap_block_deferred(world, many, ~mask & ~1ULL);
-		CHECK(xs_engine_live(&world->engine) == 0);
+		CHECK(xs_engine_live_pages(&world->engine) == 0);
 		CHECK(!world_warnings());
 		driver_unmap_block_deferred(world, many, 6);
 		CHECK(world_warnings() || !waits);
@@ -389,7 +389,7 @@ static void check_block_at_once(struct world *world,
 			driver_free(world, &many[at]);
 		driver_unmap_block_deferred(world, many, 1);
 		CHECK(world_warnings());
-		CHECK(xs_engine_live(&world->engine) == 0);
+		CHECK(xs_engine_live_pages(&world->engine) == 0);
 	}
 }
 
@@ -410,7 +410,7 @@ static void check_block_refused(struct world *world,
 		done = driver_map_block(world, many, 64, 4, iova);
 		CHECK(done == (n < 17 ? 4 * (n - 1) : 64));
 		world->map_fails_in = 0;
-		CHECK(xs_engine_live(&world->engine) == done);
+		CHECK(xs_engine_live_pages(&world->engine) == done);
 		if (done)
 			driver_unmap_block_deferred(world, many,
 						    XS_BLOCK_ALL >> (64 - done));
@@ -849,7 +849,7 @@ static void check_nothing(struct world *world, const struct xs_policy *policy)
 	CHECK(!xs_engine_alloc_iova(&world->engine, 0, LAST));
 	CHECK(world_warnings() == 2);
 	CHECK(world_stats(world)->counts.bad_unmaps == 2);
-	CHECK(!xs_engine_live(&world->engine));
+	CHECK(!xs_engine_live_pages(&world->engine));
 }
 
 static void nothing(void)
@@ -1018,7 +1018,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		/* There is nothing to hold, so the unmap waits like others. */
 		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP] - direct;
 		CHECK(direct == flushes_on(policy, XS_FLUSH_UNMAP));
-		CHECK(!world_warnings() && !xs_engine_live(engine));
+		CHECK(!world_warnings() && !xs_engine_live_pages(engine));
 	}
 }
 
@@ -1073,7 +1073,7 @@ static void check_apart_refused(struct world *world,
 		CHECK(!world_reachable(world, iova));
 	}
 	CHECK(world_stats(world)->map_failures == failures + 4);
-	CHECK(!xs_engine_live(engine));
+	CHECK(!xs_engine_live_pages(engine));
 	for (u32 i = 0; i < 4; i++)
 		driver_free(world, &many[i]);
 }

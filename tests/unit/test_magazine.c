@@ -92,9 +92,9 @@ static void end(void)
 	xs_flags_t flags = xs_local_save();
 
 	for (u32 i = 0; i < CACHES; i++)
-		xs_cache_empty(&m.caches[i], &m.depot, out, NULL);
+		xs_cache_drain(&m.caches[i], &m.depot, out, NULL);
 	xs_local_restore(flags);
-	xs_depot_empty(&m.depot, out, NULL);
+	xs_depot_drain(&m.depot, out, NULL);
 	CHECK(!m.count && !bag_count());
 	check_depot();
 	xs_depot_destroy(&m.depot);
@@ -175,7 +175,7 @@ static void full_depot(void)
 			while (take(1))
 				;
 			if (round == 1)
-				xs_depot_empty(&m.depot, out, NULL);
+				xs_depot_drain(&m.depot, out, NULL);
 			while (take(0))
 				;
 			CHECK(!m.count && !m.depot.full_count);

@@ -607,7 +607,7 @@ static void entries_forgotten(void)
 		for (u32 i = 0; i < count; i += XS_BLOCK_PAGES)
 			CHECK(xs_load(&block_at(world, many[i].iova)->entries) ||
 			      i < round * 20 * XS_BLOCK_PAGES);
-		xs_space_forget(&world->engine.space);
+		xs_space_clear_entries(&world->engine.space);
 		for (u32 i = 0; i < count; i++)
 			CHECK(!xs_load(&block_at(world, many[i].iova)->entries));
 	}
@@ -1212,7 +1212,7 @@ static void check_named(struct world *world, u32 count)
 	}
 	CHECK(named == count);
 	CHECK(pages == world_mapped_pages(world));
-	CHECK((s64)pages == xs_engine_live(&world->engine));
+	CHECK((s64)pages == xs_engine_live_pages(&world->engine));
 }
 
 static void named_seed(u64 seed)
@@ -1243,7 +1243,7 @@ static void named_seed(u64 seed)
 		}
 		check_named(world, count);
 		CHECK(xs_engine_leak_check(&world->engine, &sum) ==
-		      xs_engine_live(&world->engine));
+		      xs_engine_live_pages(&world->engine));
 	}
 	CHECK(!xs_engine_next_mapping(&world->engine, &iova, &pages));
 	while (count && !test_failed())

@@ -1358,7 +1358,7 @@ static void check_apart(u64 end, u64 start)
 	}
 	/* The first block of the space is never handed out. */
 	CHECK(count == (end - XS_POOL_BYTES) / bytes - 1);
-	CHECK(xs_engine_live(&engine) == (s64)count * pages);
+	CHECK(xs_engine_live_pages(&engine) == (s64)count * pages);
 	end_engine();
 }
 
@@ -1400,12 +1400,12 @@ static void stuck_in_engine(void)
 	xs_pool_grow(&engine.pool);
 	m.drops_fail = true;
 	CHECK(m.chunks == 1 && !xs_pool_trim(&engine.pool, 0));
-	CHECK(xs_engine_stuck(&engine) == pages);
+	CHECK(xs_engine_stuck_pages(&engine) == pages);
 	CHECK(xs_engine_retry(&engine) == pages && m.chunks == 1);
 	m.drops_fail = false;
 	m.going = 1;
 	CHECK(!xs_engine_retry(&engine) && !m.chunks);
-	CHECK(!xs_engine_stuck(&engine));
+	CHECK(!xs_engine_stuck_pages(&engine));
 	end_engine();
 }
 
@@ -1465,7 +1465,7 @@ static void lives(void)
 	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true);
 	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_DIRECTION_READ, LAST, 0, true);
 	xs_exit();
-	CHECK(iova && !again && xs_engine_live(&engine) == 1);
+	CHECK(iova && !again && xs_engine_live_pages(&engine) == 1);
 	CHECK(xs_engine_leak_check(&engine, &sum) == 1);
 	CHECK(sum.counts.copied_maps == 1 && sum.counts.copied_bytes == 300);
 	CHECK(sum.counts.copy_misses == 2 && !sum.counts.maps);
@@ -1509,7 +1509,7 @@ static void live_run(void *argument, u32 cpu)
 	__atomic_fetch_add(stopped, 1, __ATOMIC_RELAXED);
 	while (!cpu && !test_failed() &&
 	       __atomic_load_n(stopped, __ATOMIC_RELAXED) < CPUS) {
-		CHECK(xs_engine_live(&engine) >= 0);
+		CHECK(xs_engine_live_pages(&engine) >= 0);
 		test_relax();
 	}
 }
@@ -1537,7 +1537,7 @@ static void live_seed(u64 seed)
 	if (!test_threads(CPUS, seed, live_run, &stopped))
 		test_threads(CPUS, 0, live_run, &stopped);
 	test_be_cpu(0);
-	CHECK(!xs_engine_live(&engine));
+	CHECK(!xs_engine_live_pages(&engine));
 	end_engine();
 	test_free(m.memory);
 }

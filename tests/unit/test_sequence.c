@@ -99,7 +99,7 @@ static void check_accounts(struct run *run)
 	struct xs_stats *sum = test_alloc(sizeof(*sum));
 	s64 live = (s64)world_mapped_pages(run->world);
 
-	CHECK(xs_engine_live(&run->world->engine) == live);
+	CHECK(xs_engine_live_pages(&run->world->engine) == live);
 	CHECK(xs_engine_leak_check(&run->world->engine, sum) == live);
 	CHECK(sum->exposure_max_ns >= run->world->exposed_max_ns);
 	test_free(sum);

@@ -44,7 +44,7 @@ static void mend(struct world *world)
 	world->removes_outside = true;
 	CHECK(!xs_engine_retry(&world->engine));
 	world->removes_outside = false;
-	CHECK(!xs_engine_stuck(&world->engine));
+	CHECK(!xs_engine_stuck_pages(&world->engine));
 	world->stuck_pages = 0;
 }
 
@@ -72,7 +72,7 @@ static bool run_round(struct world *world, u64 nth, u64 more, u64 seed)
 	world->removal_fails_in = nth;
 	world->removals_to_fail = more;
 	unmap_all(world, mappings, seed);
-	CHECK(xs_engine_stuck(&world->engine) == world->stuck_pages);
+	CHECK(xs_engine_stuck_pages(&world->engine) == world->stuck_pages);
 	return world->removals - removals >= nth;
 }
 
@@ -125,7 +125,7 @@ static void check_failed_map(struct world *world, const struct mapping *shape,
 	CHECK(!driver_map(world, &mapping, LAST));
 	world->removes_none = false;
 	CHECK(!world->map_fails_in);
-	CHECK(xs_engine_stuck(&world->engine) ==
+	CHECK(xs_engine_stuck_pages(&world->engine) ==
 	      (recovers ? 0 : shape->pages));
 	world->maps_left = false;
 	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
@@ -167,14 +167,14 @@ static void no_mapping(void)
 		world->removal_fails_in = 1;
 		world->removals_to_fail = FAILS_FOR_EVER;
 		driver_unmap(world, &mapping, true);
-		CHECK(xs_engine_stuck(engine) == mapping.pages);
+		CHECK(xs_engine_stuck_pages(engine) == mapping.pages);
 		for (u32 pages = 1; pages <= mapping.pages; pages++)
 			CHECK(!xs_engine_unmap(engine, mapping.iova, pages,
 					       pages & 1));
 		CHECK(world_stats(world)->counts.bad_unmaps ==
 		      bad_unmaps + mapping.pages);
 		CHECK(world_warnings() == mapping.pages);
-		CHECK(xs_engine_stuck(engine) == mapping.pages);
+		CHECK(xs_engine_stuck_pages(engine) == mapping.pages);
 		CHECK(!xs_engine_next_mapping(engine, &iova, &left));
 		mend(world);
 	}
@@ -196,7 +196,7 @@ static void check_aware(struct world *world, u32 first)
 	world->removal_fails_in = 1;
 	world->removals_to_fail = FAILS_FOR_EVER;
 	driver_unmap_aware(world, mappings, MAPPINGS, first % 2);
-	CHECK(xs_engine_stuck(&world->engine) == world->stuck_pages);
+	CHECK(xs_engine_stuck_pages(&world->engine) == world->stuck_pages);
 	CHECK(world->stuck_pages);
 	mend(world);
 }
@@ -226,7 +226,7 @@ static void aware_no_batch(void)
 		world->alloc_fails_in = 1;
 		driver_unmap_aware(world, &mapping, 1, false);
 		world->alloc_fails_in = 0;
-		CHECK(xs_engine_stuck(&world->engine) == 1);
+		CHECK(xs_engine_stuck_pages(&world->engine) == 1);
 		mend(world);
 		world_end(world);
 	}
@@ -254,7 +254,7 @@ static void check_in_block(bool no_batch)
 		world->alloc_fails_in = 0;
 		xs_engine_flush_explicit(&world->engine, false);
 		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
-		CHECK(xs_engine_stuck(&world->engine) == XS_BLOCK_PAGES);
+		CHECK(xs_engine_stuck_pages(&world->engine) == XS_BLOCK_PAGES);
 		for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
 			if (xs_policy_waits(&xs_policies[i]))
 				driver_keeps(world, &mappings[at]);
@@ -287,7 +287,7 @@ static void check_failed_in_block(struct world *world, u32 before, bool recovers
 	world->removals_to_fail = recovers ? 0 : FAILS_FOR_EVER;
 	CHECK(driver_map_block(world, mappings, XS_BLOCK_PAGES, 4, iova) ==
 	      before);
-	CHECK(xs_engine_stuck(&world->engine) == (recovers ? 0 : 4));
+	CHECK(xs_engine_stuck_pages(&world->engine) == (recovers ? 0 : 4));
 	world->maps_left = false;
 	mend(world);
 	for (u32 i = 0; i < before; i++)
@@ -324,7 +324,7 @@ static void to_the_end(void)
 		world->removals_to_fail = FAILS_FOR_EVER;
 		driver_unmap_only(world, &mapping, false);
 		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
-		CHECK(xs_engine_stuck(&world->engine) == 1);
+		CHECK(xs_engine_stuck_pages(&world->engine) == 1);
 		if (world->owner[mapping.iova >> XS_PAGE_LG2] & OWNER_PROMISED) {
 			driver_free(world, &mapping);
 			xs_engine_destroy(&world->engine);

@@ -124,7 +124,7 @@ static void check_accounts(struct world *world)
 	CHECK(xs_counts_unmapped(&sum->counts) >=
 	      sum->counts.direct_pages + sum->flushed_pages);
 	test_free(sum);
-	CHECK(xs_engine_live(&world->engine) >= 0);
+	CHECK(xs_engine_live_pages(&world->engine) >= 0);
 }
 
 /* Actions of CPU 0 only: there is one operator, and one clock. */
@@ -370,7 +370,7 @@ static void live_look(void *argument)
 		return;
 	for (u32 i = 0; i < world->end_page; i++)
 		pages += !!(world->word[i] & WORD_TABLE);
-	CHECK(xs_engine_live(&world->engine) == pages);
+	CHECK(xs_engine_live_pages(&world->engine) == pages);
 }
 
 static void live_run(void *argument, u32 cpu)

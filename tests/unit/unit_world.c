@@ -803,7 +803,7 @@ static void check_stats(const struct world *world, const struct xs_stats *sum)
 	CHECK(xs_counts_unmapped(&sum->counts) ==
 	      sum->counts.direct_pages + sum->flushed_pages);
 	CHECK(sum->counts.stuck_pages == sum->unstuck_pages);
-	CHECK(!xs_engine_stuck(&world->engine));
+	CHECK(!xs_engine_stuck_pages(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);
 	CHECK(sum->commands_global == world->sent_global);
@@ -816,7 +816,7 @@ void world_end(struct world *world)
 
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	world_check_flushed(world);
-	CHECK(xs_engine_live(&world->engine) == 0);
+	CHECK(xs_engine_live_pages(&world->engine) == 0);
 	CHECK(xs_engine_leak_check(&world->engine, sum) == 0);
 	check_stats(world, sum);
 	for (u32 cpu = 0; cpu < world->cpus; cpu++)

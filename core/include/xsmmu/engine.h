@@ -564,13 +564,13 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
 void xs_engine_mend(struct xs_engine *engine, bool abandoned);
 
 /**
- * xs_engine_torn - pages of torn mappings that no unmap has named
+ * xs_engine_torn_pages - pages of torn mappings that no unmap has named
  * @engine: engine
  *
  * Context: any.
  * Return: number of pages.
  */
-u64 xs_engine_torn(struct xs_engine *engine);
+u64 xs_engine_torn_pages(struct xs_engine *engine);
 
 /**
  * xs_engine_tell_bad_unmap - count a misuse and tell the backend
@@ -603,7 +603,7 @@ void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what);
 void xs_engine_map_failed(struct xs_engine *engine);
 
 /**
- * xs_engine_stuck - pages that the backend could not remove (stuck.h), pools included
+ * xs_engine_stuck_pages - pages that the backend could not remove (stuck.h), pools included
  * @engine: engine
  *
  * Under traffic parts of the sum may be from different times.
@@ -611,7 +611,7 @@ void xs_engine_map_failed(struct xs_engine *engine);
  * Context: any.
  * Return: number of pages.
  */
-u64 xs_engine_stuck(const struct xs_engine *engine);
+u64 xs_engine_stuck_pages(const struct xs_engine *engine);
 
 /**
  * xs_engine_retry - ask the backend again to remove stuck pages
@@ -647,13 +647,13 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum);
 s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum);
 
 /**
- * xs_engine_live - pages mapped and buffers copied at present
+ * xs_engine_live_pages - pages mapped and buffers copied at present
  * @engine: engine
  *
  * Context: any, also under traffic.
  * Return: the count. A negative count, also under traffic, is a broken invariant.
  */
-s64 xs_engine_live(const struct xs_engine *engine);
+s64 xs_engine_live_pages(const struct xs_engine *engine);
 
 /**
  * xs_engine_next_mapping - find the next mapping, to name outstanding mappings

@@ -132,7 +132,7 @@ static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
 bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
 
 /**
- * xs_cache_empty - take out all items and free the magazines
+ * xs_cache_drain - take out all items and free the magazines
  * @cache: the CPU's magazines
  * @depot: depot
  * @give: called for each item, with interrupts off
@@ -140,11 +140,11 @@ bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
  *
  * Context: CPU's lock, interrupts off.
  */
-void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
+void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
 /**
- * xs_depot_empty - take out all items of the full magazines
+ * xs_depot_drain - take out all items of the full magazines
  * @depot: depot, usable afterwards
  * @give: called for each item, with interrupts off
  * @context: first argument of @give
@@ -154,7 +154,7 @@ void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
  *
  * Context: any; no lock held.
  */
-void xs_depot_empty(struct xs_depot *depot,
+void xs_depot_drain(struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
 /**

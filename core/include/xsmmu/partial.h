@@ -31,7 +31,7 @@
 /**
  * struct xs_partial - partial list of a CPU
  * @lock: guards all members
- * @taken: blocks of the CPU, by xs_partial_list_of()
+ * @taken: blocks of the CPU, by xs_partial_index()
  * @listed: number of blocks in @blocks
  * @blocks: listed blocks, as rings
  */
@@ -43,14 +43,14 @@ struct xs_partial {
 } XS_CACHE_LINE;
 
 /**
- * xs_partial_list_of - index of a list
+ * xs_partial_index - index of a list
  * @lg2: log2 of the block's size
  * @reserved_low: list of blocks reserved low
  *
  * Context: any.
  * Return: the index, below XS_PARTIAL_LISTS.
  */
-static xs_inline u32 xs_partial_list_of(u32 lg2, bool reserved_low)
+static xs_inline u32 xs_partial_index(u32 lg2, bool reserved_low)
 {
 	return reserved_low ? XS_SIZES + lg2 : lg2;
 }
@@ -69,14 +69,14 @@ static xs_inline u32 xs_partial_usable(u64 free, u32 lg2)
 }
 
 /**
- * xs_partial_put - put a block on a partial list
+ * xs_partial_join - put a block on a partial list
  * @partial: partial list
  * @block: block that the caller has claimed or taken from the space
  * @lg2: log2 of the size of the mappings
  *
  * Context: any.
  */
-void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2);
+void xs_partial_join(struct xs_partial *partial, struct xs_block *block, u32 lg2);
 
 /**
  * xs_partial_leave - take a block off the block's partial list, if any
@@ -87,12 +87,12 @@ void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
 void xs_partial_leave(struct xs_block *block);
 
 /**
- * xs_partial_list - list a block with many free pages that is not open and not listed
+ * xs_partial_add - list a block with many free pages that is not open and not listed
  * @block: block
  *
  * Context: entered.
  */
-void xs_partial_list(struct xs_block *block);
+void xs_partial_add(struct xs_block *block);
 
 /* The share of a CPU's blocks that must be listed before a listed block is used. */
 enum xs_partial_when {
@@ -104,7 +104,7 @@ enum xs_partial_when {
 /**
  * xs_partial_get - take a block off a list and open the block
  * @partial: partial list
- * @list: from xs_partial_list_of()
+ * @list: from xs_partial_index()
  * @last: highest IOVA in bytes, inclusive
  * @when: share of blocks that must be listed, with XS_PARTIAL_SLACK more
  *
@@ -117,7 +117,7 @@ struct xs_block *xs_partial_get(struct xs_partial *partial, u32 list, u64 last,
 /**
  * xs_partial_search - xs_partial_get() for a caller that searches many lists
  * @partial: partial list
- * @list: from xs_partial_list_of()
+ * @list: from xs_partial_index()
  * @last: highest IOVA in bytes, inclusive
  * @when: share of blocks that must be listed, with XS_PARTIAL_SLACK more
  * @looks: number of blocks that the caller may still look at; reduced by the number of blocks

@@ -116,20 +116,20 @@ void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /**
- * xs_place_empty - give up all IOVAs that a CPU caches
+ * xs_place_drain - give up all IOVAs that a CPU caches
  * @engine: engine
  * @cpu: CPU
  *
  * Context: CPU's lock.
  */
-void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu);
+void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /**
- * xs_place_empty_depots - give up all IOVAs in the depots
+ * xs_place_drain_depots - give up all IOVAs in the depots
  * @engine: engine
  *
  * Context: any; no lock held.
  */
-void xs_place_empty_depots(struct xs_engine *engine);
+void xs_place_drain_depots(struct xs_engine *engine);
 
 #endif

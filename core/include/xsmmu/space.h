@@ -175,20 +175,20 @@ bool xs_space_claim_extent(struct xs_space *space, u64 iova, u32 pages);
 void xs_space_free_extent(struct xs_space *space, u64 iova, u32 pages);
 
 /**
- * xs_space_forget - clear the backend's word @entries of all blocks
+ * xs_space_clear_entries - clear the backend's word @entries of all blocks
  * @space: space
  *
  * Context: may sleep. The backend writes no such word meanwhile.
  */
-void xs_space_forget(struct xs_space *space);
+void xs_space_clear_entries(struct xs_space *space);
 
 /**
- * xs_space_unmark - mark all pages of all blocks as not dead
+ * xs_space_clear_dead - mark all pages of all blocks as not dead
  * @space: space
  *
  * Context: may sleep. No call marks pages as dead meanwhile.
  */
-void xs_space_unmark(struct xs_space *space);
+void xs_space_clear_dead(struct xs_space *space);
 
 /* A leaf that no look-up finds any more; the blocks of the leaf count as taken. */
 struct xs_detached {

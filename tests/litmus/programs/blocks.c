@@ -21,7 +21,7 @@ static void begin(u64 free)
 
 	world_begin("fused");
 	block = xs_space_alloc_block(&engine.space, ~0ULL);
-	xs_partial_put(&engine.cpus[0]->partial, block, 0);
+	xs_partial_join(&engine.cpus[0]->partial, block, 0);
 	xs_block_open(block);
 	xs_a64_swap(&block->free, free);
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
@@ -119,7 +119,7 @@ static void free_and_open(u64 pages)
 	if (!give_all(pages))
 		return;
 	claim(true);
-	xs_partial_put(&engine.cpus[1]->partial, block, 1);
+	xs_partial_join(&engine.cpus[1]->partial, block, 1);
 	/* A CPU that was about to settle the block may claim the block once all pages are free. */
 	holder = 0;
 	xs_block_open(block);
@@ -146,7 +146,7 @@ static void free_most_and_use(void)
 	if (!give_all(MOST))
 		return;
 	claim(true);
-	xs_partial_put(&engine.cpus[0]->partial, block, 0);
+	xs_partial_join(&engine.cpus[0]->partial, block, 0);
 	holder = 0;
 	xs_block_open(block);
 }
@@ -157,7 +157,7 @@ static void free_most_and_keep(void)
 	if (!give_all(MOST))
 		return;
 	claim(true);
-	xs_partial_put(&engine.cpus[0]->partial, block, 0);
+	xs_partial_join(&engine.cpus[0]->partial, block, 0);
 }
 
 /* A search finds the block on the list. */

@@ -123,7 +123,7 @@ static void unmap_across(void)
 
 static void torn_or_not(void)
 {
-	ex_assert(world_is_gone(0) == (xs_engine_torn(&engine) != 0));
+	ex_assert(world_is_gone(0) == (xs_engine_torn_pages(&engine) != 0));
 	ex_assert(!world_is_gone(1));
 }
 

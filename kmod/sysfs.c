@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. The file policy lists all
- * policies, like upstream menus, with the choice in brackets; if `auto` is chosen, auto_policy
+ * policies with the choice in brackets, as transparent_hugepage/enabled does; if `auto` is chosen, auto_policy
  * names the policy. Statistics are one value a file and count since the module was loaded.
  */
 #include <linux/capability.h>
@@ -32,7 +32,7 @@ struct xs_attribute {
 		{ #name, mode }, name##_show, store }
 #define XS_RO(name)	XS_ATTRIBUTE(name, 0444, NULL)
 #define XS_RW(name)	XS_ATTRIBUTE(name, 0644, name##_store)
-/* For files that reveal traffic of others, or only help to choose. */
+/* For files that reveal the traffic of other users, and for auto_policy, which may wait for a look. */
 #define XS_ROOT_ONLY(name)	XS_ATTRIBUTE(name, 0400, NULL)
 
 /* ---- policy and tuning ---- */

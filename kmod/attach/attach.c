@@ -110,7 +110,7 @@ static struct xs_backend_config backend_config_of(const struct xs_group *group,
 	return config;
 }
 
-static int is_stranger(struct device *dev, void *unused)
+static int is_not_pci(struct device *dev, void *unused)
 {
 	return !dev_is_pci(dev);
 }
@@ -145,7 +145,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev)
 }
 
 /*
- * Makes the engine. A driver is about to probe, and the device is locked and its domain
+ * Checks that the group can be attached, and attaches it. A driver is about to probe, and the device is locked and its domain
  * pinned, so the domain is the domain of the last xs_group_look(). The same holds in
  * engine_resume().
  */
@@ -158,7 +158,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 		return failure;
 	if (xs_attach_is_deferred(xdev->dev))
 		return "it still uses the page tables of an earlier kernel";
-	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
+	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_not_pci))
 		return "its IOMMU group has a device that is not a PCI device";
 	failure = xs_regions_check(group, domain);
 	if (!failure)
@@ -187,10 +187,11 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 	failure = xs_regions_check(group, config.domain);
 	if (failure)
 		return failure;
-	return xs_backend_enter(&group->backend, &config) ? "out of memory" : NULL;
+	return xs_backend_enter(&group->backend, &config) ?
+		"its IOMMU driver could not map the bounce buffers, or is out of memory" : NULL;
 }
 
-/* Nothing is mapped, and no driver is bound. */
+/* Ends the engine. Nothing is mapped, and no driver is bound. */
 static void engine_stop(struct xs_group *group)
 {
 	running_del(group);
@@ -202,7 +203,10 @@ static void engine_stop(struct xs_group *group)
 
 /* ---- assignment ---- */
 
-/* With operations that do not copy, the DMA core skips dma_sync_*() calls, too. */
+/*
+ * The DMA core skips dma_sync_*() for a device that was bound without copying, so copying cannot
+ * begin later.
+ */
 bool xs_group_cannot_copy(const struct xs_group *group)
 {
 	return xs_group_is_attached(group) &&
@@ -256,7 +260,7 @@ void xs_group_set_tables(struct xs_group *group)
 	xs_backend_set_tables(&group->backend, xdev ? &config : NULL);
 }
 
-void xs_group_say_line(struct xs_group *group)
+void xs_group_log_auto(struct xs_group *group)
 {
 	const struct xs_auto_line *line = group->assignment.line;
 	struct xs_device *xdev;
@@ -290,11 +294,11 @@ bool xs_group_assign(struct xs_group *group,
 	if (assignment->direct != before.direct)
 		xs_group_set_tables(group);
 	set_engine(group);
-	xs_group_say_line(group);
+	xs_group_log_auto(group);
 	return true;
 }
 
-void xs_group_be_strict(struct xs_group *group)
+void xs_group_fall_back(struct xs_group *group)
 {
 	struct xs_assignment strict = group->assignment;
 
@@ -361,7 +365,7 @@ static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
 }
 
 /* Sets the module's DMA operations, again if a change of the group's type has reset them. */
-static void take_ops(struct xs_device *xdev)
+static void set_module_ops(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 	const struct dma_map_ops *ops = our_ops(xdev);
@@ -397,7 +401,7 @@ static void restore_bits(struct xs_device *xdev)
 	xdev->dma.iommu = false;
 }
 
-static int settle(struct device *dev, void *xdev)
+static int settle_one(struct device *dev, void *xdev)
 {
 	if (dev == ((struct xs_device *)xdev)->dev)
 		restore_bits(xdev);
@@ -413,7 +417,7 @@ void xs_device_settle(struct xs_device *xdev)
 {
 	lockdep_assert_held(&xs_mutex);
 	if (!xdev->is_attached && xdev->dma.iommu)
-		iommu_group_for_each_dev(xdev->group->iommu_group, xdev, settle);
+		iommu_group_for_each_dev(xdev->group->iommu_group, xdev, settle_one);
 }
 
 /*
@@ -428,7 +432,7 @@ static DEFINE_SPINLOCK(release_lock);
 /* Prepares for the release of an attached device from its IOMMU, which comes after this. */
 static void device_leave(struct xs_device *xdev)
 {
-	take_ops(xdev);
+	set_module_ops(xdev);
 	xdev->is_removed = true;
 	xdev->release_ops = our_ops(xdev);
 	spin_lock(&release_lock);
@@ -455,7 +459,7 @@ void xs_device_released(struct device *dev)
  * Detaches a device that was removed, or that has left the IOMMU core's group. Its DMA bit is
  * not restored.
  */
-static void gone_detach(struct xs_device *xdev)
+static void detach_removed(struct xs_device *xdev)
 {
 	spin_lock(&release_lock);
 	list_del_init(&xdev->released);
@@ -516,9 +520,9 @@ static void unpin_domain(struct xs_device *xdev)
 /*
  * True if VFIO, or a driver with a domain of its own, owns the group, or while the device is
  * being reset: the kernel's own path must not be restored then. The mutex of the IOMMU group
- * is held, here and in the two functions below, so the type does not change.
+ * is held, so the type does not change.
  */
-static bool has_own_domain(struct device *dev)
+static bool has_foreign_domain(struct device *dev)
 {
 	struct iommu_domain *domain = xs_locked_domain(dev);
 
@@ -548,7 +552,7 @@ static int restore_device(struct device *dev, void *data)
 	const struct detaching *detaching = data;
 	struct xs_device *xdev = attached_device(detaching->group, dev);
 
-	if (has_own_domain(dev))
+	if (has_foreign_domain(dev))
 		return -EBUSY;
 	if (!xdev)
 		return 0;
@@ -567,13 +571,13 @@ static int restore_device(struct device *dev, void *data)
  * A change of the group's type resets the operations of its devices to the kernel's own. If a
  * device cannot be locked, the next check tries again.
  */
-static int take_again(struct device *dev, void *group)
+static int set_again(struct device *dev, void *group)
 {
 	struct xs_device *xdev = attached_device(group, dev);
 
 	if (!xdev)
 		return 0;
-	take_ops(xdev);
+	set_module_ops(xdev);
 	if (device_trylock(dev)) {
 		take_bits(xdev);
 		device_unlock(dev);
@@ -591,13 +595,13 @@ static int retry_stuck(struct device *dev, void *data)
 	struct iommu_domain *domain = xs_locked_domain(dev);
 	struct xs_group *group = data;
 
-	if (domain && !has_own_domain(dev))
+	if (domain && !has_foreign_domain(dev))
 		xs_backend_retry_in(&group->backend, domain);
 	return 1;
 }
 
 /* Tries again to remove the pages that are stuck in the domain that the group has left. */
-static void retry_left(struct xs_group *group)
+static void retry_stuck_pages(struct xs_group *group)
 {
 	if (!group->backend.stuck_in)
 		return;
@@ -617,7 +621,7 @@ static bool detach(struct xs_group *group, struct device *locked)
 	struct detaching detaching = { group, locked };
 	struct xs_device *xdev;
 
-	retry_left(group);
+	retry_stuck_pages(group);
 	if (!xs_backend_drain(&group->backend) ||
 	    iommu_group_for_each_dev(group->iommu_group, &detaching,
 				     restore_device))
@@ -626,7 +630,7 @@ static bool detach(struct xs_group *group, struct device *locked)
 		if (!xdev->is_attached)
 			continue;
 		if (xdev->is_removed || xs_is_ours(xdev->dev->dma_ops))
-			gone_detach(xdev);
+			detach_removed(xdev);
 		dma_forget(xdev);
 	}
 	engine_stop(group);
@@ -635,8 +639,8 @@ static bool detach(struct xs_group *group, struct device *locked)
 	return true;
 }
 
-static void check_orphaned(struct work_struct *work);
-static DECLARE_DELAYED_WORK(orphan_work, check_orphaned);
+static void check_orphans(struct work_struct *work);
+static DECLARE_DELAYED_WORK(orphan_work, check_orphans);
 static struct workqueue_struct *orphan_queue;
 
 /* True if a driver came while pages of the domain were stuck. All its maps fail. */
@@ -673,7 +677,7 @@ static void look_again(void)
 		xs_group_look(group);
 }
 
-static void check_orphaned(struct work_struct *work)
+static void check_orphans(struct work_struct *work)
 {
 	struct xs_group *group, *next;
 	bool again = false;
@@ -682,14 +686,14 @@ static void check_orphaned(struct work_struct *work)
 	look_again();
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
 		if (waits_for_domain(group)) {
-			retry_left(group);
+			retry_stuck_pages(group);
 			again |= !!group->backend.stuck_in;
 		}
 		if (!is_orphaned(group))
 			continue;
 		if (detach(group, NULL))
 			continue;
-		iommu_group_for_each_dev(group->iommu_group, group, take_again);
+		iommu_group_for_each_dev(group->iommu_group, group, set_again);
 		again = true;
 	}
 	mutex_unlock(&xs_mutex);
@@ -743,9 +747,9 @@ static void driver_gone(struct device *dev, void *data)
 /* ---- attach ---- */
 
 /* True if the engine maps in the group's own domain. */
-static bool is_at_work(const struct xs_group *group)
+static bool maps_in_domain(const struct xs_group *group)
 {
-	return group->attachment.drivers && !xs_backend_is_blocked(&group->backend);
+	return group->attachment.drivers && !xs_backend_has_no_domain(&group->backend);
 }
 
 /*
@@ -759,7 +763,7 @@ static const char *engine_for(struct xs_device *xdev)
 
 	if (refusal)
 		return refusal;
-	if (is_at_work(group))
+	if (maps_in_domain(group))
 		return NULL;
 	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
@@ -788,7 +792,7 @@ static const char *attach_device(struct xs_device *xdev)
 	if (!failure)
 		xdev->is_blocked = false;
 	else if (!xdev->is_attached)
-		xdev->is_blocked = is_at_work(xdev->group) || xdev->group->backend.stuck_in;
+		xdev->is_blocked = maps_in_domain(xdev->group) || xdev->group->backend.stuck_in;
 	if (failure && !xdev->is_attached && !xdev->is_blocked) {
 		unpin_domain(xdev);
 		return failure;
@@ -801,7 +805,7 @@ static const char *attach_device(struct xs_device *xdev)
 		get_device(dev);
 	xdev->is_attached = true;
 	xdev->on_kernel_path = false;
-	take_ops(xdev);
+	set_module_ops(xdev);
 	take_bits(xdev);
 	xdev->is_bound = true;
 	xdev->group->attachment.drivers++;
@@ -809,7 +813,7 @@ static const char *attach_device(struct xs_device *xdev)
 	return failure;
 }
 
-static void leave_to_kernel(struct xs_device *xdev)
+static void leave_to_kernels_path(struct xs_device *xdev)
 {
 	xdev->on_kernel_path = true;
 	xdev->group->stale.is_clean = false;
@@ -832,7 +836,7 @@ void xs_device_attach(struct xs_device *xdev)
 	if (xdev->is_bound || !xs_device_has_driver(xdev))
 		return;
 	if (!group->assignment.policy) {
-		leave_to_kernel(xdev);
+		leave_to_kernels_path(xdev);
 		return;
 	}
 	/*
@@ -847,7 +851,7 @@ void xs_device_attach(struct xs_device *xdev)
 	if (!xdev->is_blocked && (!failure || xdev->is_bound || !group->attachment.drivers))
 		group->attachment.failure = failure;
 	if (failure && !xdev->is_bound)
-		leave_to_kernel(xdev);
+		leave_to_kernels_path(xdev);
 	if (xdev->is_blocked)
 		dev_err(xdev->dev, "xsmmu: all maps fail: the IOMMU group is attached, but this device cannot be: %s\n",
 			failure);

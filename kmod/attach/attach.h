@@ -33,20 +33,20 @@ bool xs_group_assign(struct xs_group *group,
 void xs_group_set_tables(struct xs_group *group);
 
 /**
- * xs_group_say_line - log the choice of `auto` for each device, if it differs from the last logged
+ * xs_group_log_auto - log the choice of `auto` for each device, if it differs from the last logged
  * @group: the group; nothing is logged if `auto` is not in force
  *
  * Context: xs_mutex.
  */
-void xs_group_say_line(struct xs_group *group);
+void xs_group_log_auto(struct xs_group *group);
 
 /**
- * xs_group_be_strict - set policy strict after a fault of the module
+ * xs_group_fall_back - set policy strict after a fault of the module
  * @group: the group
  *
  * Context: xs_mutex; may sleep.
  */
-void xs_group_be_strict(struct xs_group *group);
+void xs_group_fall_back(struct xs_group *group);
 
 /**
  * xs_group_tuning - tunables that are in force for a group

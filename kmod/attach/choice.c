@@ -231,7 +231,7 @@ static void choose(struct xs_device *xdev, bool binds)
 	pass_over(xdev->group, &situation.now);
 	next = xs_decide_again(&situation);
 	xs_group_assign(xdev->group, &next);
-	xs_group_say_line(xdev->group);
+	xs_group_log_auto(xdev->group);
 }
 
 void xs_device_appear(struct xs_device *xdev)

@@ -17,7 +17,7 @@ static void check_balance(struct xs_group *group)
 		return;
 	pr_err("group %d: bug: more pages were unmapped than mapped: the policy is now strict\n",
 	       iommu_group_id(group->iommu_group));
-	xs_group_be_strict(group);
+	xs_group_fall_back(group);
 }
 
 s64 xs_group_live(struct xs_group *group)
@@ -48,7 +48,7 @@ static bool is_stuck(const struct xs_group *group)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attachment.drivers || xs_backend_is_blocked(&group->backend) || is_stuck(group))
+	if (!group->attachment.drivers || xs_backend_has_no_domain(&group->backend) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->assignment.policy,
 			       group->attachment.is_aware);

@@ -12,21 +12,21 @@
 #include "instance.h"
 #include "misuse.h"
 
-static bool is_taken(struct device *dev)
+static bool is_attached_now(struct device *dev)
 {
 	return xs_is_instance(dev->dma_ops);
 }
 
 /* True for an attached device without copying. */
-static bool is_plain(struct device *dev)
+static bool is_attached_plain(struct device *dev)
 {
 	return xs_is_instance(dev->dma_ops) && !xs_instance_copies(dev->dma_ops);
 }
 
 /*
- * True if the caller may have moved to another CPU since its unmaps. Preemption cannot be
- * detected in every configuration, so only interrupts and bottom halves are known not to have
- * moved.
+ * True if the caller may have moved to another CPU since its unmaps. Code in an interrupt or with
+ * bottom halves or interrupts off cannot have moved. Preemption cannot be detected in every
+ * configuration, so other code is taken to have moved.
  */
 static bool may_have_moved(void)
 {
@@ -37,17 +37,17 @@ static bool may_have_moved(void)
  * For a flush on all CPUs the engine enters a section for each CPU, so that the time without
  * preemption does not grow with the number of CPUs. An SRCU section keeps the group meanwhile.
  */
-static int flush_enter(bool everywhere)
+static int flush_enter(bool all_cpus)
 {
-	if (everywhere)
+	if (all_cpus)
 		return srcu_read_lock(&xs_backend_srcu);
 	xs_enter();
 	return 0;
 }
 
-static void flush_exit(bool everywhere, int section)
+static void flush_exit(bool all_cpus, int section)
 {
-	if (everywhere)
+	if (all_cpus)
 		srcu_read_unlock(&xs_backend_srcu, section);
 	else
 		xs_exit();
@@ -58,7 +58,7 @@ static noinline void unmap_any_deferred(struct device *dev, dma_addr_t addr,
 					size_t size, enum dma_data_direction dir,
 					unsigned long attrs)
 {
-	if (!is_taken(dev))
+	if (!is_attached_now(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 	else if (!uncopy_one(dev, addr, attrs))
 		unmap_memory_deferred(dev, addr, size);
@@ -67,10 +67,10 @@ static noinline void unmap_any_deferred(struct device *dev, dma_addr_t addr,
 void __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr, size_t size,
 			    enum dma_data_direction dir, unsigned long attrs)
 {
-	if (IS_ENABLED(CONFIG_DMA_API_DEBUG) && is_taken(dev))
+	if (IS_ENABLED(CONFIG_DMA_API_DEBUG) && is_attached_now(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir,
 				     attrs | ATTR_BATCH_AWARE);
-	else if (likely(is_plain(dev)))
+	else if (likely(is_attached_plain(dev)))
 		unmap_memory_deferred(dev, addr, size);
 	else
 		unmap_any_deferred(dev, addr, size, dir, attrs);
@@ -81,12 +81,12 @@ void __xsmmu_unmap_sg_deferred(struct device *dev, struct scatterlist *sgl,
 			       int nents, enum dma_data_direction dir,
 			       unsigned long attrs)
 {
-	if (!is_taken(dev)) {
+	if (!is_attached_now(dev)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir,
 				   attrs | ATTR_BATCH_AWARE);
-	} else if (!is_plain(dev) && is_copied(dev, sgl)) {
+	} else if (!is_attached_plain(dev) && is_copied(dev, sgl)) {
 		uncopy_each(dev, sgl, nents, attrs);
 	} else {
 		unmap_list(dev, sgl, nents, true);
@@ -96,13 +96,13 @@ EXPORT_SYMBOL_GPL(__xsmmu_unmap_sg_deferred);
 
 void __xsmmu_flush(struct device *dev)
 {
-	bool everywhere = may_have_moved();
-	int section = flush_enter(everywhere);
+	bool all_cpus = may_have_moved();
+	int section = flush_enter(all_cpus);
 	struct xs_backend *backend = xs_backend_now(dev);
 
 	if (backend)
-		xs_engine_flush_explicit(&backend->engine, everywhere);
-	flush_exit(everywhere, section);
+		xs_engine_flush_explicit(&backend->engine, all_cpus);
+	flush_exit(all_cpus, section);
 	if (backend)
 		xs_debug_flush(dev);
 }
@@ -114,8 +114,8 @@ dma_addr_t __xsmmu_map_unflushed(struct device *dev, struct page *page,
 {
 	if (WARN_ON_ONCE(!valid_dma_direction(dir)))
 		return DMA_MAPPING_ERROR;
-	/* A copied buffer needs no flush. */
-	if (unlikely(!is_plain(dev)))
+	/* Not attached: the ordinary DMA API. Copying: a bounce buffer stays mapped. */
+	if (unlikely(!is_attached_plain(dev)))
 		return dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
 		return dma_map_page_attrs(dev, page, offset, size, dir,
@@ -130,15 +130,15 @@ EXPORT_SYMBOL_GPL(__xsmmu_map_unflushed);
 
 void __xsmmu_flush_maps(struct device *dev)
 {
-	bool everywhere = may_have_moved();
-	int section = flush_enter(everywhere);
+	bool all_cpus = may_have_moved();
+	int section = flush_enter(all_cpus);
 	struct xs_backend *backend = xs_backend_now(dev);
 
-	if (backend && xs_backend_map_unflushed(backend))
-		xs_engine_flush_maps(&backend->engine, everywhere);
-	flush_exit(everywhere, section);
+	if (backend && xs_backend_unflushed_flag(backend))
+		xs_engine_flush_maps(&backend->engine, all_cpus);
+	flush_exit(all_cpus, section);
 	if (backend && xs_debug_on())
-		xs_debug_flush_maps(dev, everywhere);
+		xs_debug_flush_maps(dev, all_cpus);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 
@@ -152,7 +152,7 @@ dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 	backend = xs_backend_now(dev);
 	if (backend)
 		iova = xs_engine_take_block(&backend->engine, pages,
-					    last_of(dev, *dev->dma_mask));
+					    last_address(dev, *dev->dma_mask));
 	xs_exit();
 	return iova;
 }
@@ -162,9 +162,9 @@ EXPORT_SYMBOL_GPL(__xsmmu_block_take);
  * Maps a page of a block through the DMA API. Interrupts are off, so that this CPU makes no
  * other map meanwhile.
  */
-static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
-			      enum dma_data_direction dir, unsigned long attrs,
-			      bool deferred)
+static dma_addr_t map_through_api(struct device *dev, u64 iova, struct page *page,
+				  enum dma_data_direction dir, unsigned long attrs,
+				  bool unflushed)
 {
 	unsigned long flags;
 	dma_addr_t addr;
@@ -173,7 +173,7 @@ static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 	this_cpu_write(block_iova, iova);
 	addr = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, dir,
 				  attrs | ATTR_BATCH_AWARE |
-				  (deferred ? ATTR_MAP_UNFLUSHED : 0));
+				  (unflushed ? ATTR_MAP_UNFLUSHED : 0));
 	local_irq_restore(flags);
 	return addr;
 }
@@ -183,15 +183,15 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 					   struct page **pages, u32 count,
 					   enum dma_data_direction dir,
 					   unsigned long attrs,
-					   dma_addr_t *addrs, bool deferred)
+					   dma_addr_t *addrs, bool unflushed)
 {
 	u32 done, i;
 
 	static_assert(sizeof(*addrs) == sizeof(u64));
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (i = 0; i < count; i++) {
-			addrs[i] = map_in_view(dev, base + i * PAGE_SIZE,
-					       pages[i], dir, attrs, deferred);
+			addrs[i] = map_through_api(dev, base + i * PAGE_SIZE,
+						   pages[i], dir, attrs, unflushed);
 			if (dma_mapping_error(dev, addrs[i]))
 				break;
 		}
@@ -200,7 +200,7 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 	for (i = 0; i < count; i++)
 		addrs[i] = page_to_phys(pages[i]);
 	done = map_in_block(dev, base, addrs, count, prot_of(dir, attrs),
-			    deferred);
+			    unflushed);
 	for (i = 0; i < done; i++)
 		addrs[i] = base + i * PAGE_SIZE;
 	return done;
@@ -229,7 +229,7 @@ unsigned int __xsmmu_block_map_pages_unflushed(struct device *dev, dma_addr_t ba
 EXPORT_SYMBOL_GPL(__xsmmu_block_map_pages_unflushed);
 
 /* Reports contiguous pages to debugging and tracing. */
-static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
+static noinline void report_unmap(struct device *dev, dma_addr_t base, u64 mask)
 {
 	while (mask) {
 		u32 at = xs_ctz(mask);
@@ -256,7 +256,7 @@ void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
 		return;
 	}
 	if (xs_debug_on() || trace_unmap_enabled())
-		tell_unmap(dev, base, mask);
+		report_unmap(dev, base, mask);
 	xs_enter();
 	backend = xs_backend_now(dev);
 	if (backend)

@@ -59,7 +59,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 	struct xs_backend *backend;
 	u64 iova = 0;
 
-	if (unlikely(is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
+	if (unlikely(is_batch_aware_call(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
 		     dev->bus_dma_limit ||
 		     may_be_shared(phys, size, dir, attrs, place != ALONE)))
 		return 0;

@@ -15,7 +15,7 @@
 #include "instance.h"
 
 /* Logs memory of the module that is not freed, because a failed map could not be undone. */
-static void tell_lost(struct device *dev, size_t size)
+static void report_lost(struct device *dev, size_t size)
 {
 	dev_err_ratelimited(dev, "xsmmu: %zu bytes of memory are lost: a map failed, and devices may still access them\n",
 			    size);
@@ -59,14 +59,14 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 	if (iova) {
 		error = fill_contiguous(&backend->engine, iova,
 					page_to_phys(page), count,
-					prot | xs_backend_map_unflushed(backend));
+					prot | xs_backend_unflushed_flag(backend));
 		iova = map_end(backend, iova, count, error, &lost);
 	}
 	srcu_read_unlock(&xs_backend_srcu, section);
 	if (iova)
 		trace_map(dev, iova, count);
 	else if (lost)
-		tell_lost(dev, size);
+		report_lost(dev, size);
 	else
 		__free_pages(page, get_order(size));
 	return iova;
@@ -131,7 +131,7 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 	*lost = false;
 	if (iova) {
 		error = fill_each(&backend->engine, iova, pages, count,
-				  prot | xs_backend_map_unflushed(backend));
+				  prot | xs_backend_unflushed_flag(backend));
 		iova = map_end(backend, iova, count, error, lost);
 	}
 	srcu_read_unlock(&xs_backend_srcu, section);
@@ -167,7 +167,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	if (iova)
 		lost = !unmap_pages(dev, iova, size, true);
 	if (lost)
-		tell_lost(dev, size);
+		report_lost(dev, size);
 	else
 		free_each(pages, count);
 	return NULL;
@@ -179,7 +179,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 			    gfp_t gfp, unsigned long attrs)
 {
-	u64 last = last_of(dev, dev->coherent_dma_mask);
+	u64 last = last_address(dev, dev->coherent_dma_mask);
 	u32 prot = prot_of(DMA_BIDIRECTIONAL, attrs);
 	bool scatter = gfpflags_allow_blocking(gfp) &&
 		       !(attrs & DMA_ATTR_FORCE_CONTIGUOUS);
@@ -223,7 +223,7 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 	if (!page)
 		return NULL;
 	iova = map_contiguous(dev, page, size, prot_of(dir, 0),
-			      last_of(dev, dev->coherent_dma_mask));
+			      last_address(dev, dev->coherent_dma_mask));
 	if (!iova)
 		return NULL;
 	*handle = iova;
@@ -264,7 +264,7 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
 				      PAGE_ALIGN(size), GFP_KERNEL))
 		goto free_pages;
 	iova = map_each(dev, memory->pages, count, prot_of(dir, attrs),
-			last_of(dev, dev->coherent_dma_mask), &lost);
+			last_address(dev, dev->coherent_dma_mask), &lost);
 	if (!iova)
 		goto free_table;
 	sg_dma_address(memory->sgt.sgl) = iova;
@@ -275,7 +275,7 @@ free_table:
 	sg_free_table(&memory->sgt);
 free_pages:
 	if (lost)
-		tell_lost(dev, size);
+		report_lost(dev, size);
 	else
 		free_each(memory->pages, count);
 free:

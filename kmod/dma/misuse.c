@@ -176,7 +176,7 @@ void xs_debug_map(struct device *dev, u64 iova)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-void xs_debug_flush_maps(struct device *dev, bool everywhere)
+void xs_debug_flush_maps(struct device *dev, bool all_cpus)
 {
 	unsigned long flags;
 	u32 i = 0;
@@ -184,7 +184,7 @@ void xs_debug_flush_maps(struct device *dev, bool everywhere)
 	spin_lock_irqsave(&watched_lock, flags);
 	while (i < fresh_count) {
 		if (fresh[i].dev == dev &&
-		    (everywhere || fresh[i].cpu == smp_processor_id()))
+		    (all_cpus || fresh[i].cpu == smp_processor_id()))
 			forget_fresh(i);
 		else
 			i++;

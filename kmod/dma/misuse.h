@@ -36,11 +36,11 @@ void xs_debug_map(struct device *dev, u64 iova);
 /**
  * xs_debug_flush_maps - forget the maps that a map-side flush has covered
  * @dev: the device that was flushed
- * @everywhere: the flush covers the maps of all CPUs, not only of the calling CPU
+ * @all_cpus: the flush covers the maps of all CPUs, not only of the calling CPU
  *
  * Context: any.
  */
-void xs_debug_flush_maps(struct device *dev, bool everywhere);
+void xs_debug_flush_maps(struct device *dev, bool all_cpus);
 
 /**
  * xs_debug_forget - forget a device that is being detached

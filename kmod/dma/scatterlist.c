@@ -185,9 +185,9 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 
 	if (backend)
 		iova = xs_engine_alloc_iova(&backend->engine, pages,
-					    last_of(dev, *dev->dma_mask));
+					    last_address(dev, *dev->dma_mask));
 	if (iova) {
-		prot |= xs_backend_map_unflushed(backend);
+		prot |= xs_backend_unflushed_flag(backend);
 		error = phys ?
 			xs_engine_fill_each(&backend->engine, iova, phys, pages,
 					    prot) :
@@ -271,7 +271,7 @@ static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 		int section = section_begin(pages);
 
 		trace_unmap(dev, start, pages);
-		xs_backend_unmap_partial(backend, start, pages);
+		xs_backend_unmap_sparse(backend, start, pages);
 		section_end(pages, section);
 	} else if (deferred) {
 		unmap_pages_deferred(dev, start, bytes);
@@ -283,5 +283,5 @@ static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		     enum dma_data_direction dir, unsigned long attrs)
 {
-	unmap_list(dev, sgl, nents, is_marked(attrs));
+	unmap_list(dev, sgl, nents, is_batch_aware_call(attrs));
 }

@@ -31,7 +31,7 @@ static __always_inline bool is_in_page(u64 offset, size_t size)
 }
 
 /* The last address that the device can use with @mask; the end of a page. */
-static u64 last_of(struct device *dev, u64 mask)
+static u64 last_address(struct device *dev, u64 mask)
 {
 	if (dev->bus_dma_limit)
 		mask = PAGE_ALIGN_DOWN(min(mask, dev->bus_dma_limit) + 1) - 1;
@@ -61,7 +61,7 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
 /* IOVA for the page of a block that this CPU is mapping through the DMA API. */
 static DEFINE_PER_CPU(u64, block_iova);
 
-static bool is_marked(unsigned long attrs)
+static bool is_batch_aware_call(unsigned long attrs)
 {
 	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_BATCH_AWARE;
 }
@@ -103,7 +103,7 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 
 	if (backend)
 		iova = xs_engine_map(&backend->engine, phys & PAGE_MASK, pages,
-				     prot, last_of(dev, *dev->dma_mask));
+				     prot, last_address(dev, *dev->dma_mask));
 	section_end(pages, section);
 	if (!iova)
 		return DMA_MAPPING_ERROR;
@@ -122,13 +122,13 @@ static noinline dma_addr_t map_pages_unflushed(struct device *dev,
 	u32 pages = pages_of(phys, size);
 	int section = section_begin(pages);
 	struct xs_backend *backend = xs_backend_now(dev);
-	u32 unflushed = backend ? xs_backend_map_unflushed(backend) : 0;
-	u64 last = last_of(dev, *dev->dma_mask);
+	u32 flag = backend ? xs_backend_unflushed_flag(backend) : 0;
+	u64 last = last_address(dev, *dev->dma_mask);
 	u64 iova = 0;
 
-	if (unflushed)
+	if (flag)
 		iova = xs_engine_map_unflushed(&backend->engine, phys & PAGE_MASK,
-					       pages, prot | unflushed, last);
+					       pages, prot | flag, last);
 	else if (backend)
 		iova = xs_engine_map(&backend->engine, phys & PAGE_MASK, pages,
 				     prot, last);
@@ -146,13 +146,13 @@ static noinline dma_addr_t map_pages_unflushed(struct device *dev,
  * flushed. Returns the number of pages that are mapped.
  */
 static u32 map_some_in_block(struct xs_backend *backend, u64 iova, const u64 *phys,
-			     u32 count, u32 prot, bool deferred)
+			     u32 count, u32 prot, bool unflushed)
 {
 	u32 step = xs_backend_maps_singly(backend) ? 1 : count;
 	u32 done = 0, some = step;
 
 	for (; done < count && some == step; done += some)
-		some = (deferred ? xs_engine_map_in_block_unflushed :
+		some = (unflushed ? xs_engine_map_in_block_unflushed :
 				  xs_engine_map_in_block)(
 			&backend->engine, iova + done * PAGE_SIZE, phys + done,
 			step, prot);
@@ -160,47 +160,47 @@ static u32 map_some_in_block(struct xs_backend *backend, u64 iova, const u64 *ph
 }
 
 /*
- * Maps contiguous pages of a block from @iova, with one flush for all; with @deferred the
+ * Maps contiguous pages of a block from @iova, with one flush for all; with @unflushed the
  * driver flushes. Returns the number of pages that are mapped.
  */
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
-			u32 count, u32 prot, bool deferred)
+			u32 count, u32 prot, bool unflushed)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT };
 	struct xs_backend *backend;
-	u32 unflushed;
+	u32 flag;
 
 	xs_enter();
 	backend = xs_backend_now(dev);
 	if (backend) {
-		unflushed = xs_backend_map_unflushed(backend);
+		flag = xs_backend_unflushed_flag(backend);
 		range.pages = map_some_in_block(backend, iova, phys, count,
-						prot | unflushed,
-						deferred && unflushed);
-		if (range.pages && unflushed && !deferred)
+						prot | flag,
+						unflushed && flag);
+		if (range.pages && flag && !unflushed)
 			xs_ops(&backend->engine)->flush_maps(backend, &range, 1);
 	}
 	xs_exit();
 	if (!range.pages)
 		return 0;
 	trace_map(dev, iova, range.pages);
-	for (u64 at = 0; deferred && xs_debug_on() && at < range.pages; at++)
+	for (u64 at = 0; unflushed && xs_debug_on() && at < range.pages; at++)
 		xs_debug_map(dev, iova + at * PAGE_SIZE);
 	return range.pages;
 }
 
-static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot,
-			     bool deferred)
+static dma_addr_t map_block_page(struct device *dev, struct page *page, u32 prot,
+				 bool unflushed)
 {
 	u64 iova = this_cpu_read(block_iova);
 	u64 phys = page_to_phys(page);
 
-	return map_in_block(dev, iova, &phys, 1, prot, deferred) ?
+	return map_in_block(dev, iova, &phys, 1, prot, unflushed) ?
 		iova : DMA_MAPPING_ERROR;
 }
 
 /* The device was detached. Ends the section. */
-static noinline dma_addr_t map_late(void)
+static noinline dma_addr_t map_after_detach(void)
 {
 	xs_exit();
 	return DMA_MAPPING_ERROR;
@@ -221,7 +221,7 @@ static noinline dma_addr_t map_one_unflushed(struct device *dev,
 }
 
 /*
- * Maps @size bytes at @offset of @page; with @deferred as map_pages_unflushed(). Rare cases
+ * Maps @size bytes at @offset of @page; with @unflushed as map_pages_unflushed(). Rare cases
  * are left to map_pages() and map_pages_unflushed(), which get all that they need as
  * arguments.
  */
@@ -229,31 +229,33 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 					     struct page *page,
 					     unsigned long offset, size_t size,
 					     enum dma_data_direction dir,
-					     unsigned long attrs, bool deferred)
+					     unsigned long attrs, bool unflushed)
 {
 	const struct dma_map_ops *ops;
 	u64 iova;
 
-	if (is_marked(attrs))
-		return map_marked(dev, page, prot_of(dir, attrs),
-				  is_unflushed(attrs));
-	if (deferred ? unlikely(xs_debug_on()) : is_unflushed(attrs))
+	if (is_batch_aware_call(attrs))
+		return map_block_page(dev, page, prot_of(dir, attrs),
+				      is_unflushed(attrs));
+	/* With debug=1 each unflushed map is recorded. */
+	if (unflushed ? unlikely(xs_debug_on()) : is_unflushed(attrs))
 		return map_pages_unflushed(dev, page_to_phys(page) + offset, size,
 					   prot_of(dir, attrs));
 	if (unlikely(offset >= PAGE_SIZE || size > PAGE_SIZE - offset ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
-		return (deferred ? map_pages_unflushed : map_pages)(
+		return (unflushed ? map_pages_unflushed : map_pages)(
 			dev, page_to_phys(page) + offset, size,
 			prot_of(dir, attrs));
 	xs_enter();
 	/* As xs_backend_now(). */
 	ops = READ_ONCE(dev->dma_ops);
 	if (unlikely(!xs_is_instance(ops)))
-		return map_late();
-	if (deferred && unlikely(xs_instance_backend(ops)->domain.iommu.flushes_maps))
+		return map_after_detach();
+	if (unflushed && unlikely(xs_instance_backend(ops)->domain.iommu.flushes_maps))
 		return map_one_unflushed(dev, xs_instance_backend(ops),
 					 page_to_phys(page) + offset, dir);
+	/* Ends the section. */
 	iova = xs_engine_map_one(&xs_instance_backend(ops)->engine, page,
 				 page_to_phys(page), prots[dir],
 				 *dev->dma_mask);
@@ -310,7 +312,7 @@ static __always_inline void unmap_memory_deferred(struct device *dev,
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (is_marked(attrs))
+	if (is_batch_aware_call(attrs))
 		unmap_memory_deferred(dev, handle, size);
 	else if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
@@ -364,7 +366,7 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 
 	if (backend)
 		iova = xs_engine_alloc_iova(&backend->engine, pages,
-					    last_of(dev, *dev->dma_mask));
+					    last_address(dev, *dev->dma_mask));
 	if (iova)
 		error = xs_engine_fill(&backend->engine, iova, phys & PAGE_MASK,
 				       pages, prot_of(dir, attrs) | IOMMU_MMIO);
@@ -406,7 +408,7 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 }
 #endif
 
-/* Larger mappings are not placed in blocks, and their own unmap flushes them. */
+/* Mappings larger than a block are not placed in blocks, and their own unmap flushes them. */
 static size_t opt_mapping_size(void)
 {
 	return XS_BLOCK_BYTES;

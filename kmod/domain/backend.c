@@ -183,7 +183,7 @@ const char *xs_backend_init(struct xs_backend *backend,
 		return "the CPU numbers are not contiguous";
 	if (cpus_init(backend))
 		return "out of memory";
-	atomic_set(&backend->partial, 0);
+	atomic_set(&backend->sparse, 0);
 	backend->was_orphaned = false;
 	backend->maps_fail = false;
 	backend->said_ignored = false;
@@ -194,7 +194,7 @@ const char *xs_backend_init(struct xs_backend *backend,
 	backend->said_torn = false;
 	backend->node = dev_to_node(config->dev);
 	strscpy(backend->name, dev_name(config->dev), sizeof(backend->name));
-	spin_lock_init(&backend->partial_lock);
+	spin_lock_init(&backend->sparse_lock);
 	backend->domain.now = config->domain;
 	backend->domain.tables.on = false;
 	probe_iommu(backend, config);

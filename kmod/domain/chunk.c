@@ -61,7 +61,7 @@ static bool unmap_chunk(struct xs_backend *backend, u64 iova)
 	xs_gather_t gather;
 	int error = 0;
 
-	if (xs_backend_is_blocked(backend))
+	if (xs_backend_has_no_domain(backend))
 		return !backend->stuck_in;
 	backend_gather_init(&gather);
 	if (xs_refuses() || iommu_unmap_fast(backend->domain.now, iova, XS_CHUNK_BYTES,

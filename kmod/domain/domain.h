@@ -10,7 +10,8 @@
  * "Sections" are readers on the DMA path: in an RCU section of the engine (xs_enter()), or in an
  * SRCU section of &xs_backend_srcu.
  *
- * The backend knows neither devices' states nor policies. Its functions are called with xs_mutex
+ * The backend does not read the state of devices or of the assignment: attach.c passes what it needs
+ * in struct xs_backend_config. Its functions are called with xs_mutex
  * held where the comment says so, which serializes them for a group.
  */
 #ifndef XSMMU_DOMAIN_H
@@ -41,8 +42,8 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
  * Lifetime: from xs_backend_init() to the next change of the domain, and from change to change.
  * Written under xs_mutex and the backend's @work_lock, read in sections, unless said otherwise.
  *
- * @now:	the group's default domain; the blocking domain while the group is orphaned, and
- *		until a driver binds for which the default domain translates
+ * @now:	the group's default domain; xs_no_domain while the group is orphaned, and until a
+ *		driver binds for which the default domain translates
  * @left:	the previous domain, while calls that have seen it are under way; else NULL.
  *		Read after @now (see domain_left())
  * @iommu:	properties of the IOMMU; @iommu.flushes_maps is true only if the backend must flush
@@ -78,7 +79,7 @@ struct xs_domain {
  * @lock:	serializes the starts of @timer; taken with interrupts off
  * @timer:	fires when the oldest deferred unmap of the CPU reaches the window
  * @dirty:	entry in the list of backends that the end of the CPU's next NAPI poll flushes; only
- *		the CPU itself changes the list, with interrupts off
+ *		the CPU itself changes the list while it is on-line, with interrupts off
  * @backend:	constant
  * @cpu:	constant
  */
@@ -120,10 +121,10 @@ struct xs_backend_counts {
  *		@work_lock
  * @stuck_live:	some of the pages in @stuck_in are still mapped for a driver, and the engine does
  *		not know them as stuck: pages that are unmapped now become stuck, too. Written under
- *		@work_lock; set for a mapping under @partial_lock
- * @partial:	number of calls that are removing ranges which may be mapped only in part, plus 1
+ *		@work_lock; set for a mapping under @sparse_lock
+ * @sparse:	number of calls that are removing ranges which may be mapped only in part, plus 1
  *		once @was_orphaned
- * @partial_lock: serializes removals of ranges that may be mapped only in part (remove_partial())
+ * @sparse_lock: serializes removals of ranges that may be mapped only in part (remove_sparse())
  * @was_orphaned: the group has been orphaned since the engine was made; under xs_mutex
  * @starved:	jiffies when the IOMMU driver last had no memory for a removal; no lock
  * @said_ignored: a warning was logged of an ignored call; no lock: a race logs twice
@@ -147,8 +148,8 @@ struct xs_backend {
 	bool maps_fail;
 	const struct iommu_domain *stuck_in;
 	bool stuck_live;
-	atomic_t partial;
-	spinlock_t partial_lock;
+	atomic_t sparse;
+	spinlock_t sparse_lock;
 	bool was_orphaned;
 	unsigned long starved;
 	bool said_ignored;
@@ -187,18 +188,18 @@ struct xs_backend_config {
 	const struct xs_tuning *tuning;
 };
 
-/* The blocking domain: maps fail, unmaps find nothing, and nothing is sent. */
-extern struct iommu_domain xs_blocked_domain;
+/* Stands in for no domain: maps fail, unmaps find nothing, and nothing is sent. */
+extern struct iommu_domain xs_no_domain;
 
 /**
- * xs_backend_is_blocked - check whether a backend has the blocking domain
+ * xs_backend_has_no_domain - check whether a backend maps in no domain at present
  * @backend: the backend
  *
  * Context: xs_mutex, @work_lock or a section.
  */
-static inline bool xs_backend_is_blocked(const struct xs_backend *backend)
+static inline bool xs_backend_has_no_domain(const struct xs_backend *backend)
 {
-	return backend->domain.now == &xs_blocked_domain;
+	return backend->domain.now == &xs_no_domain;
 }
 
 /*
@@ -275,19 +276,7 @@ void xs_backend_exit(struct xs_backend *backend, struct xs_stats *sum);
 /* ---- switch.c: lifetime of a domain ---- */
 
 /**
- * xs_backend_drain - make all maps fail, and flush all unmaps
- * @backend: the backend; its group has no driver
- *
- * Maps that are under way have ended on return. The first half of xs_backend_leave();
- * xs_backend_enter() undoes it.
- *
- * Context: xs_mutex; takes @work_lock; sleeps.
- * Return: true if nothing is mapped or stuck, so the backend needs its domain no more.
- */
-bool xs_backend_drain(struct xs_backend *backend);
-
-/**
- * xs_backend_leave - orphan a group: remove all mappings and move to the blocking domain
+ * xs_backend_leave - orphan a group: remove all mappings, and use no domain from then on
  * @backend: backend of the group, which has no driver left
  *
  * Names the mappings in the log.
@@ -298,11 +287,11 @@ void xs_backend_leave(struct xs_backend *backend);
 
 /**
  * xs_backend_enter - move an orphaned group back to a domain, because a driver has come
- * @backend: backend of the group, in the blocking domain
+ * @backend: backend of the group, without a domain
  * @config: where to map
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
- * Return: 0; or -ENOMEM or XS_MAP_LEFT, and the group stays in the blocking domain.
+ * Return: 0; or a negative errno or XS_MAP_LEFT, and the backend stays without a domain.
  */
 int xs_backend_enter(struct xs_backend *backend,
 		     const struct xs_backend_config *config);
@@ -322,14 +311,14 @@ void xs_backend_set_tables(struct xs_backend *backend,
 /* ---- map.c, remove.c: for the DMA path ---- */
 
 /**
- * xs_backend_map_unflushed - flag for maps that one later flush covers
+ * xs_backend_unflushed_flag - flag for maps that one later flush covers
  * @backend: the backend
  *
  * Context: a section, or xs_mutex.
  * Return: XS_MAP_UNFLUSHED if the IOMMU needs map-side flushes: a map with this flag must be
  * followed by xs_backend_flush_maps(). Else 0.
  */
-u32 xs_backend_map_unflushed(const struct xs_backend *backend);
+u32 xs_backend_unflushed_flag(const struct xs_backend *backend);
 
 /**
  * xs_backend_flush_maps - flush the maps of a range that were made with XS_MAP_UNFLUSHED
@@ -354,7 +343,7 @@ int xs_backend_flush_maps(struct xs_backend *backend, u64 iova, u32 pages);
 bool xs_backend_maps_singly(const struct xs_backend *backend);
 
 /**
- * xs_backend_unmap_partial - unmap a range that has holes, and flush
+ * xs_backend_unmap_sparse - unmap a range that has holes, and flush
  * @backend: the backend
  * @iova: first byte
  * @pages: length
@@ -363,7 +352,7 @@ bool xs_backend_maps_singly(const struct xs_backend *backend);
  * Return: false if the IOMMU driver could not remove all pages: the caller must not free the
  * memory.
  */
-bool xs_backend_unmap_partial(struct xs_backend *backend, u64 iova, u32 pages);
+bool xs_backend_unmap_sparse(struct xs_backend *backend, u64 iova, u32 pages);
 
 /**
  * xs_backend_undo - undo a map of several parts, one of which has failed
@@ -381,13 +370,26 @@ bool xs_backend_undo(struct xs_backend *backend, u64 iova, u32 pages, int error)
 /* ---- retry.c ---- */
 
 /**
+ * xs_backend_drain - make all maps fail, and flush all unmaps
+ * @backend: the backend; its group has no driver
+ *
+ * Maps that are under way have ended on return. The first half of xs_backend_leave();
+ * xs_backend_enter() undoes it.
+ *
+ * Context: xs_mutex; takes @work_lock; sleeps.
+ * Return: true if nothing is mapped or stuck, so the backend needs its domain no more.
+ */
+bool xs_backend_drain(struct xs_backend *backend);
+
+/**
  * xs_backend_retry_in - try again to remove stuck pages
- * @backend: backend of an orphaned group
+ * @backend: backend whose group has left a domain, or is about to be detached
  * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
  *	device left
  *
- * If @domain is another domain than the pages are stuck in, its devices do not reach the pages. If
- * @domain is another domain at the same address, it has nothing mapped at their IOVAs.
+ * If @domain is another domain than the pages are stuck in, its devices do not reach the pages. If a
+ * new domain was allocated at the address of the freed one, the retry finds nothing mapped, which is
+ * right.
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
  * Return: true if the group has unmapped pages that could not be removed.

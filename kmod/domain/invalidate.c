@@ -84,7 +84,7 @@ static noinline struct iommu_domain *domain_left(struct xs_backend *backend)
 	/* Pairs with smp_store_release() in move(). */
 	smp_rmb();
 	domain = READ_ONCE(backend->domain.left);
-	return domain == &xs_blocked_domain ? NULL : domain;
+	return domain == &xs_no_domain ? NULL : domain;
 }
 
 /*
@@ -101,7 +101,7 @@ static __always_inline void backend_invalidate(void *data, xs_gather_t *gather,
 	struct iommu_domain *domain = READ_ONCE(backend->domain.now);
 	bool frees = xs_gather_frees_tables(gather);
 
-	if (unlikely(domain == &xs_blocked_domain)) {
+	if (unlikely(domain == &xs_no_domain)) {
 		domain = domain_left(backend);
 		if (!domain)
 			return;
@@ -169,7 +169,7 @@ static __always_inline int flush_maps(struct xs_backend *backend, u64 iova,
 	struct iommu_domain *domain = READ_ONCE(backend->domain.now);
 	int error;
 
-	if (unlikely(domain == &xs_blocked_domain))
+	if (unlikely(domain == &xs_no_domain))
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)
@@ -177,7 +177,7 @@ static __always_inline int flush_maps(struct xs_backend *backend, u64 iova,
 	return error;
 }
 
-u32 xs_backend_map_unflushed(const struct xs_backend *backend)
+u32 xs_backend_unflushed_flag(const struct xs_backend *backend)
 {
 	return backend->domain.iommu.flushes_maps ? XS_MAP_UNFLUSHED : 0;
 }

@@ -13,7 +13,7 @@
 /*
  * Frees empty page-table pages and invalidates the IOMMU's cached copies. VT-d's driver frees
  * a page-table page for an unmap that covers all of its range, also if nothing is mapped. The
- * first page of such an unmap must have a page table (see partial_step()), so a read-only page
+ * first page of such an unmap must have a page table (see sparse_step()), so a read-only page
  * of zeros is mapped first.
  *
  * Generic page tables refuse an unmap of nothing, and other drivers warn: with them, empty

@@ -130,7 +130,7 @@ static noinline u64 removed_none(struct xs_backend *backend, xs_gather_t *gather
  * pages behind the range. So each step begins at a mapped page, and ends with its page-table
  * page.
  */
-static u64 partial_step(const struct xs_backend *backend, u64 iova, u64 pages)
+static u64 sparse_step(const struct xs_backend *backend, u64 iova, u64 pages)
 {
 	u64 most = min(TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES, pages);
 	u64 step = 0;
@@ -153,7 +153,7 @@ enum removal {
 
 /*
  * True if a live mapping could not be removed when the group left its domain: the driver's
- * records do not say which pages devices reach. Set for a mapping with @partial_lock held. While it
+ * records do not say which pages devices reach. Set for a mapping with @sparse_lock held. While it
  * is set, unmapped pages become stuck, and only backend_remove_again() removes them.
  */
 static bool is_in_doubt(const struct xs_backend *backend)
@@ -164,13 +164,13 @@ static bool is_in_doubt(const struct xs_backend *backend)
 /*
  * Removes a range that may be mapped only in part: a range with padding, the rest of a failed
  * map, or a range of which another call has removed pages. Two calls may work on the same range at
- * the same time. Returns 0, or a negative errno if the driver has not removed a mapped page. In the
- * blocking domain all pages are removed, unless pages could not be removed when the group left its
- * own domain. @stuck_live is set before the domain changes, and before a call that waits
- * for @partial_lock looks for records that the failed removal has dropped.
+ * the same time. Returns 0, or a negative errno if the driver has not removed a mapped page. Without
+ * a domain all pages are removed, unless pages could not be removed when the group left its own
+ * domain. @stuck_live is set before the domain changes, and before a call that waits
+ * for @sparse_lock looks for records that the failed removal has dropped.
  */
-static noinline int remove_partial(struct xs_backend *backend, xs_gather_t *gather,
-				   u64 iova, u64 pages, enum removal by)
+static noinline int remove_sparse(struct xs_backend *backend, xs_gather_t *gather,
+				  u64 iova, u64 pages, enum removal by)
 {
 	int error = 0;
 
@@ -179,14 +179,14 @@ static noinline int remove_partial(struct xs_backend *backend, xs_gather_t *gath
 		u64 gone = 0;
 		u64 step;
 
-		if (xs_backend_is_blocked(backend))
+		if (xs_backend_has_no_domain(backend))
 			return is_in_doubt(backend) ? -EBUSY : error;
-		spin_lock_irqsave(&backend->partial_lock, flags);
+		spin_lock_irqsave(&backend->sparse_lock, flags);
 		if (by == REMOVE_UNMAPPED && is_in_doubt(backend)) {
-			spin_unlock_irqrestore(&backend->partial_lock, flags);
+			spin_unlock_irqrestore(&backend->sparse_lock, flags);
 			return -EBUSY;
 		}
-		step = partial_step(backend, iova, pages);
+		step = sparse_step(backend, iova, pages);
 		if (step)
 			gone = remove_some(backend, gather, iova, step) >>
 			       PAGE_SHIFT;
@@ -196,7 +196,7 @@ static noinline int remove_partial(struct xs_backend *backend, xs_gather_t *gath
 					    &error);
 		if (by == REMOVE_LIVE && error)
 			WRITE_ONCE(backend->stuck_live, true);
-		spin_unlock_irqrestore(&backend->partial_lock, flags);
+		spin_unlock_irqrestore(&backend->sparse_lock, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
@@ -226,8 +226,8 @@ static int backend_remove_part(void *data, xs_gather_t *gather,
 
 	if (xs_backend_maps_singly(backend) || whole->pages > SINGLE_PAGES_MAX)
 		part = whole;
-	error = remove_partial(backend, gather, part->page << PAGE_SHIFT,
-			       part->pages, REMOVE_UNMAPPED);
+	error = remove_sparse(backend, gather, part->page << PAGE_SHIFT,
+			      part->pages, REMOVE_UNMAPPED);
 	if (error)
 		return error;
 	return part == whole ? XS_REMOVED_ALL : 0;
@@ -235,7 +235,7 @@ static int backend_remove_part(void *data, xs_gather_t *gather,
 
 /*
  * Removes a range that begins at a mapped page. The range may have holes (padding), except
- * with @exact_unmap, where such a range goes through xs_backend_unmap_partial(). Returns 0, or
+ * with @exact_unmap, where such a range goes through xs_backend_unmap_sparse(). Returns 0, or
  * a negative errno if a mapped page was not removed.
  */
 static __always_inline int backend_remove(void *data, xs_gather_t *gather,
@@ -247,9 +247,9 @@ static __always_inline int backend_remove(void *data, xs_gather_t *gather,
 	if (xs_refuses())
 		return -ENOMEM;
 	if (unlikely((pages > SINGLE_PAGES_MAX && !backend->domain.iommu.unmap_covers_holes) ||
-		     atomic_read(&backend->partial)))
-		return remove_partial(backend, gather, iova, pages,
-				      REMOVE_UNMAPPED);
+		     atomic_read(&backend->sparse)))
+		return remove_sparse(backend, gather, iova, pages,
+				     REMOVE_UNMAPPED);
 	if (READ_ONCE(backend->domain.tables.on)) {
 		u64 gone = pages == 1 ? clear_entries(backend, iova, 1) :
 					remove_direct(backend, iova, pages);
@@ -278,13 +278,13 @@ static int backend_remove_again(void *data, xs_gather_t *gather, u64 iova,
 	struct xs_backend *backend = data;
 
 	/* If the group has another domain by now, devices do not reach the pages. */
-	if (xs_backend_is_blocked(backend))
+	if (xs_backend_has_no_domain(backend))
 		return backend->stuck_in ? -EBUSY : 0;
 	if (xs_refuses())
 		return -ENOMEM;
 	return backend->domain.iommu.kicks ?
 		request_again(backend, gather, iova, pages) :
-		remove_partial(backend, gather, iova, pages, REMOVE_AGAIN);
+		remove_sparse(backend, gather, iova, pages, REMOVE_AGAIN);
 }
 
 static int sweep(struct xs_backend *backend, u64 iova, u32 pages)
@@ -293,18 +293,18 @@ static int sweep(struct xs_backend *backend, u64 iova, u32 pages)
 	int error;
 
 	backend_gather_init(&gather);
-	error = remove_partial(backend, &gather, iova, pages, REMOVE_UNMAPPED);
+	error = remove_sparse(backend, &gather, iova, pages, REMOVE_UNMAPPED);
 	invalidate_counted(backend, &gather, NULL, 0);
 	return error;
 }
 
-bool xs_backend_unmap_partial(struct xs_backend *backend, u64 iova, u32 pages)
+bool xs_backend_unmap_sparse(struct xs_backend *backend, u64 iova, u32 pages)
 {
 	bool unmapped;
 
-	atomic_inc(&backend->partial);
+	atomic_inc(&backend->sparse);
 	unmapped = xs_engine_unmap(&backend->engine, iova, pages, true);
-	atomic_dec(&backend->partial);
+	atomic_dec(&backend->sparse);
 	return unmapped;
 }
 
@@ -312,5 +312,5 @@ bool xs_backend_undo(struct xs_backend *backend, u64 iova, u32 pages, int error)
 {
 	return error == XS_MAP_LEFT ?
 		xs_engine_unmap_left(&backend->engine, iova, pages) :
-		xs_backend_unmap_partial(backend, iova, pages);
+		xs_backend_unmap_sparse(backend, iova, pages);
 }

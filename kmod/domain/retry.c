@@ -28,9 +28,9 @@ static void retry_work(struct work_struct *work)
 	bool leaves;
 	u64 left;
 
-	/* An orphaned group is retried in retry_left(). */
+	/* An orphaned group is retried in retry_in_former_domain(). */
 	mutex_lock(&backend->work_lock);
-	leaves = xs_backend_is_blocked(backend);
+	leaves = xs_backend_has_no_domain(backend);
 	left = leaves ? 0 : xs_engine_retry(&backend->engine);
 	mutex_unlock(&backend->work_lock);
 	if (left)
@@ -63,10 +63,10 @@ static bool remove_live_again(struct xs_backend *backend)
 }
 
 /*
- * Tries to remove the pages that were stuck when the group left its domain. Takes the
- * blocking domain again before it returns.
+ * Tries to remove the pages that were stuck when the group left its domain. The backend
+ * has no domain again on return.
  */
-static void retry_left(struct xs_backend *backend, struct iommu_domain *domain)
+static void retry_in_former_domain(struct xs_backend *backend, struct iommu_domain *domain)
 {
 	mutex_lock(&backend->work_lock);
 	if (domain && domain == backend->stuck_in) {
@@ -76,7 +76,7 @@ static void retry_left(struct xs_backend *backend, struct iommu_domain *domain)
 		xs_engine_retry(&backend->engine);
 		if (backend->stuck_live)
 			removed = remove_live_again(backend);
-		move(backend, &xs_blocked_domain);
+		move(backend, &xs_no_domain);
 		/* An unmap that began meanwhile is neither live nor stuck until it ends. */
 		xs_engine_settle(&backend->engine);
 		if (removed && !xs_engine_stuck_pages(&backend->engine))
@@ -105,7 +105,7 @@ static bool is_stuck(struct xs_backend *backend)
 bool xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain)
 {
 	if (backend->stuck_in)
-		retry_left(backend, domain);
+		retry_in_former_domain(backend, domain);
 	return is_stuck(backend);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Changes of a group's domain: to the blocking domain when the group is orphaned, and back to
- * the group's own domain. Part of path.c.
+ * Changes of a group's domain: to no domain when the group is orphaned, and back to the
+ * group's own domain. Part of path.c.
  */
 #include <linux/sched.h>
 
@@ -13,7 +13,7 @@
 /* The log names at most this many mappings of an orphaned group. */
 #define NAMED_MAX	8
 
-/* Determines once the properties that maps and invalidations have in this domain. */
+/* Reads the properties that maps and invalidations have in a domain; once for each domain. */
 static void probe_iommu(struct xs_backend *backend,
 			const struct xs_backend_config *config)
 {
@@ -23,7 +23,7 @@ static void probe_iommu(struct xs_backend *backend,
 	backend->domain.is_generic = xs_domain_is_generic(config->domain);
 	backend->domain.is_known = backend->domain.is_generic || ops->map_pages;
 	backend->domain.unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
-	/* Else the IOMMU core flushes maps. */
+	/* Without operations of its own the domain is mapped by iommu_map(), which flushes. */
 	backend->domain.iommu.flushes_maps &= backend->domain.is_known;
 	backend->domain.root.format = NULL;
 	if (backend->domain.iommu.prunes)
@@ -45,8 +45,8 @@ static void forget_iommu(struct xs_backend *backend)
 }
 
 /*
- * Moves the engine's calls to @domain, by the return. A call that is under way may have
- * removed pages from the previous domain, which the call invalidates in that domain.
+ * On return all calls of the engine use @domain. A call that began before still invalidates in
+ * the former domain what it removed there (domain_left()).
  */
 static void move(struct xs_backend *backend, struct iommu_domain *domain)
 {
@@ -61,12 +61,12 @@ static void move(struct xs_backend *backend, struct iommu_domain *domain)
 }
 
 /*
- * Makes all maps fail from the return on; maps that are under way have ended then. Nothing
- * happens in the blocking domain.
+ * Makes all maps fail from the return on; maps that are under way have ended then. Does nothing
+ * without a domain, where maps fail already.
  */
 static void fail_maps(struct xs_backend *backend)
 {
-	if (xs_backend_is_blocked(backend))
+	if (xs_backend_has_no_domain(backend))
 		return;
 	WRITE_ONCE(backend->maps_fail, true);
 	forget_iommu(backend);
@@ -91,9 +91,8 @@ static u64 name_copies(struct xs_backend *backend, u64 named)
 }
 
 /*
- * After the return the group has the blocking domain. Only retry_left() goes back to
- * the group's own domain for a while, to remove pages that the IOMMU driver could not remove
- * here. An unmap that comes meanwhile or later finds its pages removed, or the pages become
+ * On return the backend has no domain. Only retry_in_former_domain() uses the group's own domain
+ * again for a while, to remove pages that the IOMMU driver could not remove here. An unmap that comes meanwhile or later finds its pages removed, or the pages become
  * stuck.
  */
 void xs_backend_leave(struct xs_backend *backend)
@@ -105,10 +104,10 @@ void xs_backend_leave(struct xs_backend *backend)
 	bool stuck;
 	u32 pages;
 
-	if (xs_backend_is_blocked(backend))
+	if (xs_backend_has_no_domain(backend))
 		return;
 	if (!backend->was_orphaned)
-		atomic_inc(&backend->partial);
+		atomic_inc(&backend->sparse);
 	backend->was_orphaned = true;
 	fail_maps(backend);
 	mutex_lock(&backend->work_lock);
@@ -121,8 +120,8 @@ void xs_backend_leave(struct xs_backend *backend)
 		if (xs_refuses())
 			WRITE_ONCE(backend->stuck_live, true);
 		else
-			remove_partial(backend, &gather, iova, pages,
-				       REMOVE_LIVE);
+			remove_sparse(backend, &gather, iova, pages,
+				      REMOVE_LIVE);
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
@@ -136,10 +135,10 @@ void xs_backend_leave(struct xs_backend *backend)
 	stuck = backend->stuck_live || xs_engine_stuck_pages(&backend->engine);
 	if (stuck)
 		backend->stuck_in = domain;
-	move(backend, &xs_blocked_domain);
+	move(backend, &xs_no_domain);
 	mutex_unlock(&backend->work_lock);
 	if (mappings)
-		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is detached\n",
+		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close the programs that use them: the group is detached when the last of them is unmapped\n",
 			id, pages_left, mappings, stuck ?
 			"" : " Devices cannot reach them any more.");
 	if (stuck)
@@ -164,7 +163,7 @@ int xs_backend_enter(struct xs_backend *backend,
 		WRITE_ONCE(backend->stuck_live, true);
 	}
 	if (error)
-		move(backend, &xs_blocked_domain);
+		move(backend, &xs_no_domain);
 	else
 		WRITE_ONCE(backend->maps_fail, false);
 	mutex_unlock(&backend->work_lock);

@@ -36,9 +36,9 @@ struct xs_assignment {
 };
 
 /**
- * xs_assignment_equals - check whether two assignments put the same in force
+ * xs_assignment_equals - compare policy, reason, tables and tunables of two assignments
  * @a: an assignment
- * @b: another; sequence numbers do not count
+ * @b: another; neither sequence numbers nor @batch_aware count
  *
  * Context: any.
  */
@@ -91,6 +91,7 @@ struct xs_situation {
  * Evaluates `auto`. With no policy, tunables and tables stay as they are.
  *
  * Context: any.
+ * Return: the assignment, with the sequence number of @now.
  */
 struct xs_assignment xs_decide_request(const struct xs_situation *situation,
 				       const struct xs_request *request);
@@ -101,7 +102,8 @@ struct xs_assignment xs_decide_request(const struct xs_situation *situation,
  * @choice: the choice
  * @floor: result: name of the floor, if the level of the policy is below; else NULL
  *
- * As xs_decide_request(), with a new sequence number.
+ * As xs_decide_request(), with a new sequence number. The caller refuses the choice if *@floor is not
+ * NULL.
  *
  * Context: xs_mutex.
  */
@@ -117,11 +119,13 @@ struct xs_assignment xs_decide_choice(const struct xs_situation *situation,
  * @can_attach: the module can attach the device. The rule of another device does not change a
  *	group that is attached
  *
- * Grants an operator's choice for the device that is newer than the choice for the group; else
- * the rule for the device, if its level is higher. The level of an attached group is never lowered.
+ * Grants an operator's choice for the device that is newer than the choice for the group; else, if
+ * the operator has chosen nothing for the group, the rule for the device, if its level is higher.
+ * Rules and remembered choices have passed the floor when they were made. The level of an attached group is never lowered.
  * Forgets a choice that was made for another device at the same address, and logs it.
  *
  * Context: xs_mutex.
+ * Return: the assignment; @now of @situation if nothing is to change.
  */
 struct xs_assignment xs_decide_device(const struct xs_situation *situation,
 				      struct pci_dev *pdev, const char *driver,
@@ -134,7 +138,8 @@ struct xs_assignment xs_decide_device(const struct xs_situation *situation,
  * A policy below the level in force is not assigned to a group that is attached.
  *
  * Context: any.
- * Return: @now of @situation if `auto` is not in force or chooses the same line.
+ * Return: @now of @situation if `auto` is not in force, if it chooses the same line, or if the new
+ * policy is weaker and the group is attached.
  */
 struct xs_assignment xs_decide_again(const struct xs_situation *situation);
 

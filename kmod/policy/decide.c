@@ -46,6 +46,7 @@ static bool is_stronger(const struct xs_assignment *next,
 					xs_policy_level(now->policy, false));
 }
 
+/* Compares the levels that the drivers of the group get now. */
 static bool is_weaker(const struct xs_assignment *next,
 		      const struct xs_assignment *now, bool is_aware)
 {

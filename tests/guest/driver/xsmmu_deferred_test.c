@@ -37,7 +37,7 @@ MODULE_PARM_DESC(waits, "after a flush nothing is translated; false for a lazy p
 static struct page *pages[PAGES];
 static dma_addr_t addrs[PAGES];
 
-static bool is_taken(void)
+static bool is_attached_now(void)
 {
 	return !sysfs_streq(mode, "kernel") && !sysfs_streq(mode, "bounce");
 }
@@ -56,7 +56,7 @@ static bool is_translated(struct device *dev, dma_addr_t addr)
 /* Called after the driver's flush, or after an unmap with a flush. */
 static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
 {
-	if (is_taken() && waits && is_translated(dev, addr))
+	if (is_attached_now() && waits && is_translated(dev, addr))
 		return wrong(dev, what);
 	return 0;
 }
@@ -163,14 +163,14 @@ static int check_block(struct device *dev, u32 count, u32 used)
 
 	if (!block)
 		return wrong(dev, "xsmmu_block_alloc() failed");
-	if (is_taken() && !block->base)
+	if (is_attached_now() && !block->base)
 		return wrong(dev, "a block without IOVAs in a row");
 	for (i = 0; i < used; i++) {
 		addrs[i] = xsmmu_block_map_page(block, i, pages[i],
 						DMA_FROM_DEVICE, 0);
 		if (addrs[i] == DMA_MAPPING_ERROR)
 			return wrong(dev, "xsmmu_block_map_page() failed");
-		if (is_taken() && (addrs[i] != block->base + i * PAGE_SIZE ||
+		if (is_attached_now() && (addrs[i] != block->base + i * PAGE_SIZE ||
 				   !is_translated(dev, addrs[i])))
 			return wrong(dev, "a page of a block");
 	}
@@ -180,7 +180,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	for (i = 0; i < used / 2 && !error; i++)
 		error = check_gone(dev, addrs[i], "a block's page after the flush");
 	xsmmu_block_free(block);
-	if (is_taken() && used && !is_translated(dev, addrs[used - 1]))
+	if (is_attached_now() && used && !is_translated(dev, addrs[used - 1]))
 		error = wrong(dev, "a page went with its block's struct");
 	for (i = used / 2; i < used; i++)
 		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
@@ -192,7 +192,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 /* Checks the IOVA of page @index of a block. */
 static bool is_at(struct xsmmu_block *block, u32 index)
 {
-	return !is_taken() ||
+	return !is_attached_now() ||
 	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev),
 				  block->handles[index]) ==
 	       page_to_phys(pages[index]);
@@ -252,7 +252,7 @@ static int check_neighbours(struct device *dev, struct page **row)
 	for (i = 0; i < NEIGHBOURS && !error; i++) {
 		if (i % 2)
 			error = check_gone(dev, block->handles[i], "every second page of a block");
-		else if (is_taken() && !is_translated(dev, block->handles[i]))
+		else if (is_attached_now() && !is_translated(dev, block->handles[i]))
 			error = wrong(dev, "a page went with its neighbour");
 	}
 	for (i = 0; i < NEIGHBOURS; i += 2)
@@ -367,7 +367,7 @@ static int check_maps(struct device *dev, bool atomic)
 		dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 	xsmmu_flush_maps(dev);
 	for (i = PAGES / 2; i < PAGES && !error; i++)
-		if (is_taken() && !is_translated(dev, addrs[i]))
+		if (is_attached_now() && !is_translated(dev, addrs[i]))
 			error = wrong(dev, "a page after the flush of its map");
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
@@ -400,7 +400,7 @@ static int check_api(struct device *dev)
 {
 	int error = xsmmu_set_batch_aware(dev);
 
-	if (error != (is_taken() ? 0 : -ENODEV))
+	if (error != (is_attached_now() ? 0 : -ENODEV))
 		return wrong(dev, "xsmmu_set_batch_aware()");
 	error = check_pages(dev, false);
 	if (!error)

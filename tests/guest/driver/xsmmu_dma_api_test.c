@@ -758,7 +758,7 @@ static struct {
 
 static const size_t late_bytes[2] = { PAGE_SIZE, 20 * PAGE_SIZE };
 
-static int map_late(struct device *dev)
+static int map_after_detach(struct device *dev)
 {
 	struct scatterlist *sg;
 	int i;
@@ -2170,7 +2170,7 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (sysfs_streq(mode, "fail"))
 		return fail(&pdev->dev);
 	if (sysfs_streq(mode, "late"))
-		return map_late(&pdev->dev);
+		return map_after_detach(&pdev->dev);
 	if (sysfs_streq(mode, "slow"))
 		return slow(&pdev->dev);
 	if (sysfs_streq(mode, "bad_unmap"))

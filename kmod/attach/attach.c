@@ -753,7 +753,7 @@ static bool maps_in_domain(const struct xs_group *group)
 }
 
 /*
- * Makes or resumes the engine for a device whose domain is pinned. Returns the reason of a
+ * Makes or resumes the engine for a device with a pinned domain. Returns the reason of a
  * failure, or NULL.
  */
 static const char *engine_for(struct xs_device *xdev)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DMA operations of devices: for each group that may be attached, one instance whose operations
+ * DMA operations of devices: for each group that may be attached, one instance with operations that
  * map all buffers (streaming.c) and one whose operations copy small buffers (bounce.c), and the
  * operations of blocked devices. Part of path.c.
  */

@@ -383,7 +383,7 @@ bool xs_backend_drain(struct xs_backend *backend);
 
 /**
  * xs_backend_retry_in - try again to remove stuck pages
- * @backend: backend whose group has left a domain, or is about to be detached
+ * @backend: backend of a group that has left a domain, or is about to be detached
  * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
  *	device left
  *
@@ -398,7 +398,7 @@ bool xs_backend_retry_in(struct xs_backend *backend, struct iommu_domain *domain
 
 /**
  * xs_backend_mend - flush, and unmap the rest of mappings that drivers have unmapped in part
- * @backend: backend of a group whose drivers are gone
+ * @backend: backend of a group that has no driver left
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
  */

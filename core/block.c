@@ -7,7 +7,7 @@
  * call that sees the state too late, when the block is already taken anew, frees pages of the
  * new use; no CPU owns those pages, and only a full word makes a claim.
  */
-bool xs_block_settle(struct xs_block *block, u64 free)
+bool xs_block_claim_or_list(struct xs_block *block, u64 free)
 {
 	u64 reserved = xs_a64_read(&block->reserved);
 

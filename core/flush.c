@@ -315,9 +315,9 @@ static u32 xs_flush_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
  * its reference; without a reference the page is held now, since the driver keeps the memory
  * until this flush returns. Returns the number of released pages.
  */
-static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
-			    enum xs_back back, const struct xs_record *record,
-			    u64 key)
+static u32 xs_record_release_unless_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
+					  enum xs_back back, const struct xs_record *record,
+					  u64 key)
 {
 	u64 page = xs_key_page(key);
 
@@ -349,8 +349,8 @@ static u32 xs_flush_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
 			continue;
 		record->key = marked ? XS_KEY_TAKEN : XS_KEY_FREE;
 		if (key != XS_KEY_TAKEN)
-			pages += xs_record_settle(engine, cpu, back, record,
-						  key & ~XS_KEY_TAKING);
+			pages += xs_record_release_unless_stuck(engine, cpu, back, record,
+								key & ~XS_KEY_TAKING);
 	}
 	return pages;
 }

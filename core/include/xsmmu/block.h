@@ -84,7 +84,7 @@ static xs_inline u64 xs_block_take_all(struct xs_block *block)
 }
 
 /**
- * xs_block_settle - claim or list a block after a change of its free pages
+ * xs_block_claim_or_list - claim or list a block after a change of its free pages
  * @block: block
  * @free: free pages after the change
  *
@@ -92,7 +92,7 @@ static xs_inline u64 xs_block_take_all(struct xs_block *block)
  * Return: true if all pages were free: the caller has claimed the block, and gives the block to
  *   the space or opens it.
  */
-bool xs_block_settle(struct xs_block *block, u64 free);
+bool xs_block_claim_or_list(struct xs_block *block, u64 free);
 
 /**
  * xs_block_free - free pages
@@ -113,7 +113,7 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 	if (xs_partial_usable(old, xs_load(&block->lg2)) >= XS_LIST_MIN_FREE &&
 	    (old | mask | xs_a64_read(&block->reserved)) != XS_BLOCK_ALL)
 		return false;
-	return xs_block_settle(block, old | mask);
+	return xs_block_claim_or_list(block, old | mask);
 }
 
 /**
@@ -138,7 +138,7 @@ static xs_inline void xs_block_open(struct xs_block *block)
 static xs_inline bool xs_block_close(struct xs_block *block)
 {
 	xs_a64_swap(&block->open, 0);
-	return xs_block_settle(block, xs_a64_read(&block->free));
+	return xs_block_claim_or_list(block, xs_a64_read(&block->free));
 }
 
 #endif

@@ -313,7 +313,7 @@ static void begin_reserved(void)
 
 static void settle(void)
 {
-	claim(xs_block_settle(block, BUT(12)));
+	claim(xs_block_claim_or_list(block, BUT(12)));
 }
 
 static void whole_reserved(void)

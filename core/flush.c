@@ -580,17 +580,17 @@ static xs_inline bool xs_flush_range(struct xs_engine *engine, u64 page,
 			     &range, sent);
 }
 
-/* Counts a direct flush; the unmap counts the pages. */
-static xs_inline void xs_flush_direct_count(struct xs_engine *engine, u32 pages,
-					    const struct xs_commands *sent)
+/* Counts an immediate flush; the unmap counts the pages. */
+static xs_inline void xs_flush_immediate_count(struct xs_engine *engine, u32 pages,
+					       const struct xs_commands *sent)
 {
-	xs_count(engine->counts, direct, 1);
+	xs_count(engine->counts, immediate, 1);
 	if (sent->page)
-		xs_count(engine->counts, direct_page, sent->page);
+		xs_count(engine->counts, immediate_page, sent->page);
 	if (sent->domain)
-		xs_count(engine->counts, direct_domain, sent->domain);
+		xs_count(engine->counts, immediate_domain, sent->domain);
 	if (sent->global)
-		xs_count(engine->counts, direct_global, sent->global);
+		xs_count(engine->counts, immediate_global, sent->global);
 	if (xs_ops(engine)->flushed)
 		xs_ops(engine)->flushed(xs_backend(engine), xs_cpu_id(),
 					XS_FLUSH_UNMAP, pages, 1, sent, 0);
@@ -599,8 +599,8 @@ static xs_inline void xs_flush_direct_count(struct xs_engine *engine, u32 pages,
 static xs_inline void xs_flush_range_count(struct xs_engine *engine, u32 pages,
 					   const struct xs_commands *sent)
 {
-	xs_count(engine->counts, direct_pages, pages);
-	xs_flush_direct_count(engine, pages, sent);
+	xs_count(engine->counts, immediate_pages, pages);
+	xs_flush_immediate_count(engine, pages, sent);
 }
 
 bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages)
@@ -618,7 +618,7 @@ int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
 	struct xs_commands sent = { 0, 0, 0 };
 	int result = xs_flush_one(engine, XS_REMOVE_PART, part, whole, &sent);
 
-	xs_flush_direct_count(engine, (u32)part->pages, &sent);
+	xs_flush_immediate_count(engine, (u32)part->pages, &sent);
 	return result;
 }
 
@@ -650,7 +650,7 @@ bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 	if (xs_likely(removed)) {
 		xs_space_free_extent(&engine->space, iova, pages);
 	} else {
-		xs_count(engine->counts, direct_pages, -(u64)pages);
+		xs_count(engine->counts, immediate_pages, -(u64)pages);
 		xs_stuck_mark_extent(engine, iova, pages);
 	}
 	xs_local_restore(flags);

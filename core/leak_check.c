@@ -18,7 +18,7 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 	}
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
-	xs_stats_add_direct(sum, &sum->counts);
+	xs_stats_add_immediate(sum, &sum->counts);
 }
 
 /*
@@ -136,7 +136,7 @@ s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum)
 
 	xs_engine_stats(engine, sum);
 	deferred = (s64)(xs_counts_unmapped(&sum->counts) -
-			 sum->counts.direct_pages - sum->flushed_pages);
+			 sum->counts.immediate_pages - sum->flushed_pages);
 	broken = xs_warn_once(live < 0, "more unmapped than mapped");
 	broken |= xs_warn_once(deferred < 0, "more flushed than deferred");
 	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);

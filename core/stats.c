@@ -41,15 +41,15 @@ void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages)
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 {
 	/* In the opposite order of counting: a page is unmapped before it is flushed. */
-	into->direct += xs_load_acquire(&from->direct);
-	into->direct_pages += xs_load_acquire(&from->direct_pages);
+	into->immediate += xs_load_acquire(&from->immediate);
+	into->immediate_pages += xs_load_acquire(&from->immediate_pages);
 	into->unmaps += xs_load_acquire(&from->unmaps);
 	into->unmap_extra_pages += xs_load_acquire(&from->unmap_extra_pages);
 	into->maps += xs_load(&from->maps);
 	into->map_extra_pages += xs_load(&from->map_extra_pages);
-	into->direct_page += xs_load(&from->direct_page);
-	into->direct_domain += xs_load(&from->direct_domain);
-	into->direct_global += xs_load(&from->direct_global);
+	into->immediate_page += xs_load(&from->immediate_page);
+	into->immediate_domain += xs_load(&from->immediate_domain);
+	into->immediate_global += xs_load(&from->immediate_global);
 	into->bad_unmaps += xs_load(&from->bad_unmaps);
 	into->stuck_pages += xs_load(&from->stuck_pages);
 	into->copied_unmaps += xs_load_acquire(&from->copied_unmaps);
@@ -58,15 +58,15 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->copy_misses += xs_load(&from->copy_misses);
 }
 
-void xs_stats_add_direct(struct xs_stats *into,
-			 const struct xs_counts *counts)
+void xs_stats_add_immediate(struct xs_stats *into,
+			    const struct xs_counts *counts)
 {
-	into->flushes[XS_FLUSH_UNMAP] += counts->direct;
-	into->commands_page += counts->direct_page;
-	into->commands_domain += counts->direct_domain;
-	into->commands_global += counts->direct_global;
-	if (counts->direct_pages)
-		xs_stats_expose(into, 0, counts->direct_pages);
+	into->flushes[XS_FLUSH_UNMAP] += counts->immediate;
+	into->commands_page += counts->immediate_page;
+	into->commands_domain += counts->immediate_domain;
+	into->commands_global += counts->immediate_global;
+	if (counts->immediate_pages)
+		xs_stats_expose(into, 0, counts->immediate_pages);
 }
 
 void xs_stats_add(struct xs_stats *into, const struct xs_stats *from)

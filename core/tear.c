@@ -507,7 +507,7 @@ static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
 	xs_flags_t flags;
 
 	xs_claim_count(engine, pages);
-	xs_count(engine->counts, direct_pages, pages);
+	xs_count(engine->counts, immediate_pages, pages);
 	if (pages > XS_BLOCK_PAGES) {
 		flags = xs_local_save();
 		xs_space_free_extent(&engine->space, page << XS_PAGE_LG2, pages);

@@ -267,7 +267,7 @@ static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 		xs_stuck_set_ref(engine, claim->page + at, span,
 				 held == XS_HELD ? ref : XS_REF_NONE);
 	}
-	xs_count(engine->counts, direct_pages, -(u64)claim->pages);
+	xs_count(engine->counts, immediate_pages, -(u64)claim->pages);
 	xs_stuck_mark(engine, claim->page, claim->pages);
 }
 
@@ -379,7 +379,7 @@ int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim)
 
 	xs_count_unmap(engine, claim->pages);
 	if (claim->pages > XS_BLOCK_PAGES) {
-		xs_count(engine->counts, direct_pages, -(u64)claim->pages);
+		xs_count(engine->counts, immediate_pages, -(u64)claim->pages);
 		xs_stuck_mark_extent(engine, claim->page << XS_PAGE_LG2,
 				     claim->pages);
 	} else {

@@ -258,7 +258,7 @@ ATTRIBUTE_GROUPS(device);
 
 static u64 deferred(const struct xs_stats *sum)
 {
-	return xs_counts_unmapped(&sum->counts) - sum->counts.direct_pages;
+	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages;
 }
 
 #define XS_STAT(name, value) \

@@ -55,7 +55,7 @@ static void check_stats(const struct sim_accounts *accounts)
 	same("copied unmaps", stats->counts.copied_unmaps, accounts->copied_unmaps);
 	/* The exposure of stuck pages is unknown. */
 	same("exposed pages", exposed + accounts->unstuck,
-	     stats->counts.direct_pages + stats->flushed_pages);
+	     stats->counts.immediate_pages + stats->flushed_pages);
 	same("stuck pages", accounts->stuck, shadow.stuck);
 	check_exposure(stats);
 	same("live pages", (u64)accounts->leak_check, accounts->live_pages);
@@ -87,7 +87,7 @@ static void check_reading(const struct sim_reading *reading)
 	const struct xs_counts *counts = &reading->stats->counts;
 	s64 least = (s64)(reading->mapped_least - reading->unmapped_most);
 	s64 most = (s64)(reading->mapped_most - reading->unmapped_least);
-	u64 flushed = reading->stats->flushed_pages + counts->direct_pages;
+	u64 flushed = reading->stats->flushed_pages + counts->immediate_pages;
 
 	if (reading->live < 0 || reading->live < least || reading->live > most)
 		sim_fail("accounts", "the engine says that %lld pages are mapped, it is %lld to %lld",
@@ -125,7 +125,8 @@ static void check_rest(const struct sim_accounts *accounts)
 		return;
 	same("pages left", accounts->live_pages, 0);
 	same("memory left", accounts->memory_out, 0);
-	same("flushed pages", accounts->stats->flushed_pages + accounts->stats->counts.direct_pages,
+	same("flushed pages",
+	     accounts->stats->flushed_pages + accounts->stats->counts.immediate_pages,
 	     accounts->unmapped_pages);
 	if (shadow_oldest())
 		sim_fail("accounts", "IOVA page %u is never flushed", shadow_oldest());

@@ -42,7 +42,7 @@ static void tell_flushes(const struct xs_stats *before, const struct xs_stats *a
 		run_tell(xs_flush_name(i), after->flushes[i] - before->flushes[i]);
 	run_tell_close();
 	run_tell("flushed_pages", after->flushed_pages - before->flushed_pages);
-	run_tell("direct_pages", after->counts.direct_pages - before->counts.direct_pages);
+	run_tell("immediate_pages", after->counts.immediate_pages - before->counts.immediate_pages);
 }
 
 static void tell_traffic(void)

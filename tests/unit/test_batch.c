@@ -432,7 +432,7 @@ static void kept_full(void)
 	struct mapping first = map_one(world), flying = map_one(world), lone;
 	struct xs_batch *batch = &world->engine.cpus[0]->batch;
 	u64 record, began_ns;
-	u32 direct = 0;
+	u32 immediate = 0;
 
 	driver_unmap(world, &first, false);
 	record = begin_unmap(world, &flying);
@@ -440,13 +440,13 @@ static void kept_full(void)
 	for (u32 i = 0; i < 2 * XS_BATCH_RECORDS && !test_failed(); i++) {
 		lone = map_one(world);
 		driver_unmap(world, &lone, false);
-		direct += !driver_reachable(world, &lone);
+		immediate += !driver_reachable(world, &lone);
 		if (i % 100 == 0)
 			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		world->now_ns += 10;
 		CHECK(*xs_batch_began_ns(batch, record) == began_ns);
 	}
-	CHECK(direct > XS_BATCH_RECORDS / 2);
+	CHECK(immediate > XS_BATCH_RECORDS / 2);
 	end_unmap(world, &flying, record);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	driver_free(world, &flying);

@@ -791,7 +791,7 @@ static void check_causes(struct world *world, const struct xs_policy *policy)
 	sum = world_stats(world);
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
 		CHECK(sum->flushes[i] == flushes[i]);
-	CHECK(sum->counts.direct == flushes[XS_FLUSH_UNMAP]);
+	CHECK(sum->counts.immediate == flushes[XS_FLUSH_UNMAP]);
 	CHECK(sum->flushed_pages == (deferred ? 1 + 3 + 5 : 0));
 }
 
@@ -989,7 +989,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 	for (u32 pages = 1; pages <= XS_BLOCK_PAGES; pages++) {
 		struct mapping mapping = map(world, pages, MEMORY_FOLIO);
 		u64 phys = (u64)mapping.page << XS_PAGE_LG2;
-		u64 each[XS_BLOCK_PAGES], iova, direct;
+		u64 each[XS_BLOCK_PAGES], iova, immediate;
 
 		/* Map the same memory at another place. */
 		driver_unmap_only(world, &mapping, true);
@@ -1013,11 +1013,11 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
 				world->last_serial * OWNER_SERIAL;
-		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
+		immediate = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 		xs_engine_unmap(engine, iova, pages, false);
 		/* There is nothing to hold, so the unmap waits like others. */
-		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP] - direct;
-		CHECK(direct == flushes_on(policy, XS_FLUSH_UNMAP));
+		immediate = world_stats(world)->flushes[XS_FLUSH_UNMAP] - immediate;
+		CHECK(immediate == flushes_on(policy, XS_FLUSH_UNMAP));
 		CHECK(!world_warnings() && !xs_engine_live_pages(engine));
 	}
 }
@@ -1094,7 +1094,7 @@ static void check_apart(struct world *world, const struct xs_policy *policy,
 		      (policy->hold != XS_HOLD_PAGES || runs <= XS_HOLDS_MAX);
 	bool holds = defers && policy->hold == XS_HOLD_PAGES;
 	struct xs_engine *engine = &world->engine;
-	u64 phys[XS_HOLDS_MAX + 3], iova, at, direct;
+	u64 phys[XS_HOLDS_MAX + 3], iova, at, immediate;
 	u32 pages = 0;
 
 	take_apart(world, runs);
@@ -1116,9 +1116,9 @@ static void check_apart(struct world *world, const struct xs_policy *policy,
 		CHECK(!there || at == phys[i]);
 	}
 	own(world, iova, pages, 0);
-	direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
+	immediate = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == direct) == defers);
+	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == immediate) == defers);
 	for (u32 i = 0; i < runs; i++) {
 		driver_free(world, &many[i]);
 		CHECK(world->memory[many[i].page].refs == holds);
@@ -1139,7 +1139,7 @@ static void check_apart_all(struct world *world, const struct xs_policy *policy)
 static void check_apart_permanent(struct world *world,
 				  const struct xs_policy *policy)
 {
-	u64 phys[2 * XS_HOLDS_MAX], direct, iova;
+	u64 phys[2 * XS_HOLDS_MAX], immediate, iova;
 	struct xs_engine *engine = &world->engine;
 	const u32 pages = 2 * XS_HOLDS_MAX;
 
@@ -1155,9 +1155,9 @@ static void check_apart_permanent(struct world *world,
 					   PROT_READ_));
 	world->last_serial++;
 	own(world, iova, pages, 0);
-	direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
+	immediate = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == direct) ==
+	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == immediate) ==
 	      !flushes_on(policy, XS_FLUSH_UNMAP));
 	for (u32 i = 0; i < pages; i++)
 		driver_free(world, &many[i]);

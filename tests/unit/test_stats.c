@@ -80,16 +80,16 @@ static void sums(void)
 	test_free(b);
 }
 
-/* Pages flushed inside unmaps count as direct, and add no exposure. */
-static void direct(void)
+/* Pages flushed inside unmaps count as immediate, and add no exposure. */
+static void immediate(void)
 {
 	struct xs_stats *sum = test_alloc(sizeof(*sum));
-	struct xs_counts counts = { .direct = 3, .direct_pages = 5,
-				    .direct_page = 7, .direct_domain = 11,
-				    .direct_global = 13 };
+	struct xs_counts counts = { .immediate = 3, .immediate_pages = 5,
+				    .immediate_page = 7, .immediate_domain = 11,
+				    .immediate_global = 13 };
 	u64 *words = (u64 *)sum, total = 0;
 
-	xs_stats_add_direct(sum, &counts);
+	xs_stats_add_immediate(sum, &counts);
 	CHECK(sum->flushes[XS_FLUSH_UNMAP] == 3 && sum->exposure[0] == 5);
 	CHECK(sum->commands_page == 7 && sum->commands_domain == 11);
 	CHECK(sum->commands_global == 13);
@@ -102,6 +102,6 @@ static void direct(void)
 const struct test stats_tests[] = {
 	{ "stats_bounds", bounds },
 	{ "stats_sums", sums },
-	{ "stats_direct", direct },
+	{ "stats_immediate", immediate },
 	{ NULL, NULL },
 };

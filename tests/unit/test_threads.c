@@ -122,7 +122,7 @@ static void check_accounts(struct world *world)
 
 	xs_engine_stats(&world->engine, sum);
 	CHECK(xs_counts_unmapped(&sum->counts) >=
-	      sum->counts.direct_pages + sum->flushed_pages);
+	      sum->counts.immediate_pages + sum->flushed_pages);
 	test_free(sum);
 	CHECK(xs_engine_live_pages(&world->engine) >= 0);
 }

@@ -801,7 +801,7 @@ static void check_stats(const struct world *world, const struct xs_stats *sum)
 	CHECK(exposed == xs_counts_unmapped(&sum->counts) ||
 	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
 	CHECK(xs_counts_unmapped(&sum->counts) ==
-	      sum->counts.direct_pages + sum->flushed_pages);
+	      sum->counts.immediate_pages + sum->flushed_pages);
 	CHECK(sum->counts.stuck_pages == sum->unstuck_pages);
 	CHECK(!xs_engine_stuck_pages(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);

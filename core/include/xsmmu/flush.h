@@ -125,7 +125,7 @@ void xs_flush_block(struct xs_engine *engine, struct xs_block *block);
  * @page: first page
  * @pages: size of the mapping, which was unmapped
  *
- * Counts a direct flush.
+ * Counts an immediate flush.
  *
  * Context: entered.
  * Return: false if the backend could not remove all pages.
@@ -138,7 +138,7 @@ bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages);
  * @part: pages to remove
  * @whole: the mapping, which may have holes
  *
- * Counts a direct flush, but no pages.
+ * Counts an immediate flush, but no pages.
  *
  * Context: entered.
  * Return: result of the backend's remove_part().

@@ -33,11 +33,11 @@ struct xs_counts {
 	u64 map_extra_pages;	/* mapped pages after the first of each call */
 	u64 unmaps;
 	u64 unmap_extra_pages;
-	u64 direct;		/* unmaps flushed before their return, */
-	u64 direct_pages;	/* their pages */
-	u64 direct_page;	/* and commands, by kind */
-	u64 direct_domain;
-	u64 direct_global;
+	u64 immediate;		/* unmaps flushed before their return, */
+	u64 immediate_pages;	/* their pages */
+	u64 immediate_page;	/* and commands, by kind */
+	u64 immediate_domain;
+	u64 immediate_global;
 	u64 bad_unmaps;		/* unmaps of pages not mapped so, and other misuse */
 	u64 stuck_pages;	/* unmapped, and not removed by the backend */
 	u64 copied_maps;	/* buffers copied into a pool, */
@@ -71,7 +71,7 @@ static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 }
 
 /*
- * Statistics. The CPU's lock guards the statistics of a CPU, except @counts. Direct flushes are
+ * Statistics. The CPU's lock guards the statistics of a CPU, except @counts. Immediate flushes are
  * in @flushes, @commands_* and @exposure of a sum only.
  */
 struct xs_stats {
@@ -116,14 +116,14 @@ u64 xs_stats_bucket_last_ns(u32 bucket);
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
 
 /**
- * xs_stats_add_direct - add direct flushes to the flushes, commands and exposure of a sum
+ * xs_stats_add_immediate - add immediate flushes to the flushes, commands and exposure of a sum
  * @into: sum
- * @counts: counters of the direct flushes, which expose no page
+ * @counts: counters of the immediate flushes, which expose no page
  *
  * Context: any.
  */
-void xs_stats_add_direct(struct xs_stats *into,
-			 const struct xs_counts *counts);
+void xs_stats_add_immediate(struct xs_stats *into,
+			    const struct xs_counts *counts);
 
 /**
  * xs_stats_add - add statistics, field by field; exposure_max_ns is the maximum

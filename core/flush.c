@@ -628,7 +628,7 @@ bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
 	return xs_flush_range(engine, page, pages, true, sent);
 }
 
-bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages)
+bool xs_flush_failed_map(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = { 0, 0, 0 };
 	bool removed = xs_flush_again(engine, page, pages, &sent);

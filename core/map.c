@@ -91,7 +91,7 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 	if (large)
 		xs_enter();
 	xs_engine_map_failed(engine);
-	if (error != XS_MAP_LEFT) {
+	if (error != XS_MAP_NOT_UNDONE) {
 		xs_unplace(engine, xs_policy_of(engine), iova, pages);
 	} else {
 		if (pages > 1)
@@ -100,8 +100,8 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 	}
 	if (large)
 		xs_exit();
-	if (error == XS_MAP_LEFT)
-		xs_engine_unmap_left(engine, iova, pages);
+	if (error == XS_MAP_NOT_UNDONE)
+		xs_engine_unmap_failed_map(engine, iova, pages);
 }
 
 /* Ends a refused map of a single page. Returns 0. Exits. */
@@ -301,18 +301,18 @@ static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 }
 
 /*
- * Maps pages of a block. Returns the number of mapped pages, from the first on. *@left pages
- * after those are mapped in part, and the backend could not undo the map.
+ * Maps pages of a block. Returns the number of mapped pages, from the first on. *@not_undone
+ * pages after those are mapped in part, and the backend could not undo the map.
  */
 static xs_inline u32 xs_map_each(struct xs_engine *engine,
 				 struct xs_block *block, u64 iova,
 				 const u64 *phys, u32 pages, u32 prot,
-				 u32 *left)
+				 u32 *not_undone)
 {
 	u32 done = 0, extent;
 	int error = 0;
 
-	*left = 0;
+	*not_undone = 0;
 	if (xs_ops(engine)->map_each &&
 	    xs_ops(engine)->map_each(xs_backend(engine), &block->entries, iova,
 				     phys, pages, prot))
@@ -327,8 +327,8 @@ static xs_inline u32 xs_map_each(struct xs_engine *engine,
 		if (xs_unlikely(error))
 			break;
 	}
-	if (xs_unlikely(error == XS_MAP_LEFT))
-		*left = extent;
+	if (xs_unlikely(error == XS_MAP_NOT_UNDONE))
+		*not_undone = extent;
 	return done;
 }
 
@@ -377,21 +377,21 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 {
 	struct xs_block *block;
 	bool done;
-	u32 left;
+	u32 not_undone;
 
 	xs_enter();
 	block = xs_block_of(engine, iova);
 	xs_fill_slots_each(engine,
 			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
 			   pages);
-	done = xs_map_each(engine, block, iova, phys, pages, prot, &left) ==
+	done = xs_map_each(engine, block, iova, phys, pages, prot, &not_undone) ==
 	       pages;
 	if (xs_unlikely(!done))
 		xs_engine_map_failed(engine);
 	xs_exit();
 	if (xs_likely(done))
 		return 0;
-	return left ? XS_MAP_LEFT : -XS_ENOMEM;
+	return not_undone ? XS_MAP_NOT_UNDONE : -XS_ENOMEM;
 }
 
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
@@ -454,21 +454,21 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 
 /*
  * Handles pages of a driver's block, @pages from @iova on, that the backend refused to map. The
- * first @left pages are mapped in part: each becomes a mapping, which is unmapped at once. The
- * driver owns the other pages again.
+ * first @not_undone pages are mapped in part: each becomes a mapping, which is unmapped at once.
+ * The driver owns the other pages again.
  */
 static xs_noinline void xs_block_refused(struct xs_engine *engine,
 					 struct xs_block *block, u64 iova,
-					 u32 pages, u32 left)
+					 u32 pages, u32 not_undone)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (left < pages)
-		xs_a64_or(&block->own, xs_block_mask(page + left, pages - left));
+	if (not_undone < pages)
+		xs_a64_or(&block->own, xs_block_mask(page + not_undone, pages - not_undone));
 	xs_engine_map_failed(engine);
-	for (u32 i = 0; i < left; i++) {
+	for (u32 i = 0; i < not_undone; i++) {
 		xs_count_map(engine, 1);
-		xs_engine_unmap_left(engine, iova + i * XS_PAGE_BYTES, 1);
+		xs_engine_unmap_failed_map(engine, iova + i * XS_PAGE_BYTES, 1);
 	}
 }
 
@@ -477,7 +477,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 {
 	struct xs_block *block;
 	xs_slot_t *slots;
-	u32 done = 0, left;
+	u32 done = 0, not_undone;
 	bool holds;
 
 	xs_enter();
@@ -486,15 +486,15 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	if (!block)
 		goto out;
 	slots = xs_block_slot(block, iova >> XS_PAGE_LG2);
-	done = xs_map_each(engine, block, iova, phys, pages, prot, &left);
+	done = xs_map_each(engine, block, iova, phys, pages, prot, &not_undone);
 	/* A slot for each page, because each page is unmapped on its own. */
-	for (u32 i = 0; i < done + left; i++)
+	for (u32 i = 0; i < done + not_undone; i++)
 		xs_a64_set_release(&slots[i],
 				   xs_slot_one(holds ? xs_ref_of(phys[i]) :
 						       XS_REF_UNHELD));
 	if (xs_unlikely(done < pages))
 		xs_block_refused(engine, block, iova + done * XS_PAGE_BYTES,
-				 pages - done, left);
+				 pages - done, not_undone);
 	if (done)
 		xs_count_map(engine, done);
 out:

@@ -16,7 +16,7 @@
 enum xs_unmap {
 	XS_UNMAP_DEFER,		/* as the policy says */
 	XS_UNMAP_NOW,
-	XS_UNMAP_LEFT,		/* now, after a failed map left some pages mapped */
+	XS_UNMAP_FAILED_MAP,	/* now, after a failed map left some pages mapped */
 	XS_UNMAP_PROMISE,	/* by a batch-aware driver, which keeps the pages */
 };
 
@@ -310,11 +310,11 @@ static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 }
 
 /* The same after a failed map that left some pages mapped. */
-static bool xs_claim_left(struct xs_engine *engine,
-			  const struct xs_policy *policy,
-			  const struct xs_claim *claim)
+static bool xs_claim_failed_map(struct xs_engine *engine,
+				const struct xs_policy *policy,
+				const struct xs_claim *claim)
 {
-	if (!xs_flush_left(engine, claim->page, claim->pages)) {
+	if (!xs_flush_failed_map(engine, claim->page, claim->pages)) {
 		xs_claim_stick(engine, claim, XS_HELD_NOT);
 		return false;
 	}
@@ -337,8 +337,8 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 		held = XS_HELD_LATER;
 	}
 	xs_count_unmap(engine, claim->pages);
-	if (how == XS_UNMAP_LEFT)
-		return xs_claim_left(engine, policy, claim);
+	if (how == XS_UNMAP_FAILED_MAP)
+		return xs_claim_failed_map(engine, policy, claim);
 	if (how == XS_UNMAP_NOW || xs_flushes_on(policy, XS_FLUSH_UNMAP) ||
 	    (policy->flushes & XS_FLUSH_ORDINARY && !promise) ||
 	    (holds && !xs_claim_hold(claim, &count)))
@@ -408,7 +408,7 @@ static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
 	/* The removal may take long, and no other call knows the extent. */
 	if (!claimed)
 		return xs_tear(engine, iova, pages);
-	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_LEFT);
+	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_FAILED_MAP);
 }
 
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
@@ -439,9 +439,9 @@ bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 	return xs_unmap(engine, iova, pages, now ? XS_UNMAP_NOW : XS_UNMAP_DEFER);
 }
 
-bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages)
+bool xs_engine_unmap_failed_map(struct xs_engine *engine, u64 iova, u32 pages)
 {
-	return xs_unmap(engine, iova, pages, XS_UNMAP_LEFT);
+	return xs_unmap(engine, iova, pages, XS_UNMAP_FAILED_MAP);
 }
 
 void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages)

@@ -28,7 +28,7 @@ static const u32 chunk_prots[] = {
  * Maps a chunk by a large entry. An empty page-table page, of the kernel's own path or of an
  * earlier engine, may be in the way, and is pruned first. Does not call iommu_map() where a
  * removal can fail: after an error iommu_map() drops the result of its own removal. Returns 0,
- * a negative errno, or XS_MAP_LEFT.
+ * a negative errno, or XS_MAP_NOT_UNDONE.
  */
 static int map_chunk(struct xs_backend *backend, u64 iova, void *memory, u32 direction)
 {
@@ -75,7 +75,7 @@ static bool unmap_chunk(struct xs_backend *backend, u64 iova)
 	return !error;
 }
 
-static void *chunk_add(void *data, u64 iova, u32 direction, bool *left)
+static void *chunk_add(void *data, u64 iova, u32 direction, bool *not_undone)
 {
 	struct xs_backend *backend = data;
 	struct page *page;
@@ -91,8 +91,8 @@ static void *chunk_add(void *data, u64 iova, u32 direction, bool *left)
 	error = map_chunk(backend, iova, page_address(page), direction);
 	if (!error)
 		return page_address(page);
-	if (error == XS_MAP_LEFT) {
-		*left = true;
+	if (error == XS_MAP_NOT_UNDONE) {
+		*not_undone = true;
 		return page_address(page);
 	}
 	__free_pages(page, get_order(XS_CHUNK_BYTES));
@@ -143,7 +143,7 @@ static int chunks_map(struct xs_backend *backend)
 	for (i = error ? i - 1 : 0; i--; )
 		if (chunks[i])
 			unmapped &= unmap_chunk(backend, chunks[i]->iova);
-	return unmapped ? error : XS_MAP_LEFT;
+	return unmapped ? error : XS_MAP_NOT_UNDONE;
 }
 
 /* Queues the work only while the backend is set up. */

@@ -291,7 +291,7 @@ void xs_backend_leave(struct xs_backend *backend);
  * @config: where to map
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
- * Return: 0; or a negative errno or XS_MAP_LEFT, and the backend stays without a domain.
+ * Return: 0; or a negative errno or XS_MAP_NOT_UNDONE, and the backend stays without a domain.
  */
 int xs_backend_enter(struct xs_backend *backend,
 		     const struct xs_backend_config *config);
@@ -359,7 +359,7 @@ bool xs_backend_unmap_sparse(struct xs_backend *backend, u64 iova, u32 pages);
  * @backend: the backend
  * @iova: first byte of the range that the engine has allocated
  * @pages: length
- * @error: result of the failed part: a negative errno or XS_MAP_LEFT
+ * @error: result of the failed part: a negative errno or XS_MAP_NOT_UNDONE
  *
  * Context: a section; does not sleep.
  * Return: false if the IOMMU driver could not remove all pages: the caller must not free the

@@ -79,7 +79,7 @@ static noinline int map_rest(struct xs_backend *backend, bool generic,
 		mapped += more;
 	}
 	if (error && sweep(backend, iova, bytes >> PAGE_SHIFT))
-		error = XS_MAP_LEFT;
+		error = XS_MAP_NOT_UNDONE;
 	return error;
 }
 
@@ -136,7 +136,7 @@ static noinline int sync_mapped(struct xs_backend *backend, u64 iova, u32 pages,
 	if (!(prot & XS_MAP_UNFLUSHED))
 		error = flush_maps(backend, iova, pages);
 	if (error && sweep(backend, iova, pages))
-		error = XS_MAP_LEFT;
+		error = XS_MAP_NOT_UNDONE;
 	return error;
 }
 

@@ -310,7 +310,7 @@ bool xs_backend_unmap_sparse(struct xs_backend *backend, u64 iova, u32 pages)
 
 bool xs_backend_undo(struct xs_backend *backend, u64 iova, u32 pages, int error)
 {
-	return error == XS_MAP_LEFT ?
-		xs_engine_unmap_left(&backend->engine, iova, pages) :
+	return error == XS_MAP_NOT_UNDONE ?
+		xs_engine_unmap_failed_map(&backend->engine, iova, pages) :
 		xs_backend_unmap_sparse(backend, iova, pages);
 }

@@ -158,7 +158,7 @@ int xs_backend_enter(struct xs_backend *backend,
 	move(backend, config->domain);
 	probe_iommu(backend, config);
 	error = chunks_map(backend);
-	if (error == XS_MAP_LEFT) {
+	if (error == XS_MAP_NOT_UNDONE) {
 		backend->stuck_in = config->domain;
 		WRITE_ONCE(backend->stuck_live, true);
 	}

@@ -91,7 +91,7 @@ static u8 *bounce_at(u64 iova)
 	return chunk ? chunk + (iova & (XS_CHUNK_BYTES - 1)) : NULL;
 }
 
-void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *left)
+void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *not_undone)
 {
 	u32 at = chunk_at(iova);
 

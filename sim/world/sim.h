@@ -395,7 +395,7 @@ void block_end(void);		/* give back all blocks */
 void copy_begin(void);
 void copy_step(void);
 void copy_end(void);		/* unmap all buffers */
-void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *left);
+void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *not_undone);
 bool copy_drop_chunk(void *world, u64 iova, void *memory);
 void copy_short_of(void *world);
 

@@ -207,7 +207,7 @@ static void touch_chunk(void)
 		chunk_memory[i * words] = chunk_memory[(63 - i) * words] = 0;
 }
 
-static void *world_add_chunk(void *unused, u64 iova, u32 direction, bool *left)
+static void *world_add_chunk(void *unused, u64 iova, u32 direction, bool *not_undone)
 {
 	ex_assert(!world.chunks++);
 	touch_chunk();

@@ -32,7 +32,7 @@ static struct {
 	void (*meanwhile)(void);	/* called once, when the clock is read */
 	u32 going;	/* chunks that no CPU can find any more */
 	bool drops_fail;
-	bool maps_left;
+	bool maps_not_undone;
 	u64 stuck;	/* stuck pages reported to the backend */
 } m;
 
@@ -144,7 +144,7 @@ static void pool_quiesce(void *world)
 
 static void be_impatient(void);
 
-static void *pool_add_chunk(void *world, u64 iova, u32 direction, bool *left)
+static void *pool_add_chunk(void *world, u64 iova, u32 direction, bool *not_undone)
 {
 	u64 at = (iova - START) >> XS_CHUNK_LG2;
 
@@ -159,7 +159,7 @@ static void *pool_add_chunk(void *world, u64 iova, u32 direction, bool *left)
 	m.chunks++;
 	m.direction[at] = direction;
 	m.chunk[at] = test_alloc(XS_CHUNK_BYTES);
-	*left = m.maps_left;
+	*not_undone = m.maps_not_undone;
 	return m.chunk[at];
 }
 
@@ -827,12 +827,12 @@ static void left_chunks(void)
 
 	if (!CHECK(begin(2)))
 		return;
-	m.maps_left = m.drops_fail = true;
+	m.maps_not_undone = m.drops_fail = true;
 	CHECK(!map(&buffer) && m.chunks == 1);
 	CHECK(m.pool.stuck_pages == pages && m.pool.count == 1);
 	CHECK(!xs_pool_trim(&m.pool, 0) && m.chunks == 1);
 	CHECK(!unmap_at(START, true));
-	m.maps_left = false;
+	m.maps_not_undone = false;
 	m.now_ns += XS_POOL_PAUSE_NS;
 	CHECK(map(&buffer) && m.chunks == 2);
 	CHECK(buffer.iova - START >= XS_CHUNK_BYTES);

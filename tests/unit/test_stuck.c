@@ -114,7 +114,7 @@ static void check_failed_map(struct world *world, const struct mapping *shape,
 {
 	struct mapping mapping = *shape, other;
 
-	world->maps_left = true;
+	world->maps_not_undone = true;
 	world->map_fails_in = 1;
 	world->removal_fails_in = 1;
 	world->removals_to_fail = FAILS_FOR_EVER;
@@ -127,7 +127,7 @@ static void check_failed_map(struct world *world, const struct mapping *shape,
 	CHECK(!world->map_fails_in);
 	CHECK(xs_engine_stuck_pages(&world->engine) ==
 	      (recovers ? 0 : shape->pages));
-	world->maps_left = false;
+	world->maps_not_undone = false;
 	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
 		other = shapes[0];
 		CHECK(driver_map(world, &other, LAST));
@@ -281,14 +281,14 @@ static void check_failed_in_block(struct world *world, u32 before, bool recovers
 	u64 iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LAST);
 	u32 rest = before + 4;
 
-	world->maps_left = true;
+	world->maps_not_undone = true;
 	world->map_fails_in = before / 4 + 1;
 	world->removal_fails_in = recovers ? 0 : 1;
 	world->removals_to_fail = recovers ? 0 : FAILS_FOR_EVER;
 	CHECK(driver_map_block(world, mappings, XS_BLOCK_PAGES, 4, iova) ==
 	      before);
 	CHECK(xs_engine_stuck_pages(&world->engine) == (recovers ? 0 : 4));
-	world->maps_left = false;
+	world->maps_not_undone = false;
 	mend(world);
 	for (u32 i = 0; i < before; i++)
 		driver_unmap(world, &mappings[i], true);

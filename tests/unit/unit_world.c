@@ -287,7 +287,7 @@ static void check_removed_entries(struct world *world, u64 page, u64 pages)
  * A map fails and leaves some of these pages mapped, which the driver never owned. Memory of
  * more than a block cannot be held.
  */
-static void note_left(struct world *world, u64 iova, u32 pages)
+static void note_not_undone(struct world *world, u64 iova, u32 pages)
 {
 	u64 serial = add(&world->last_serial, 1);
 	u64 held = pages > XS_BLOCK_PAGES ? 0 : OWNER_PROMISED;
@@ -312,11 +312,11 @@ static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages
 		return -XS_ENOMEM;
 	check_entries(world, entries, iova, pages);
 	if (get(&world->maps_fail) || fails_now(&world->map_fails_in)) {
-		if (!get(&world->maps_left))
+		if (!get(&world->maps_not_undone))
 			return -XS_ENOMEM;
-		note_left(world, iova, pages);
+		note_not_undone(world, iova, pages);
 		pages -= pages / 2;
-		error = XS_MAP_LEFT;
+		error = XS_MAP_NOT_UNDONE;
 	}
 	for (u32 i = 0; i < pages; i++)
 		if (!map_page(world, page_of(world, iova + phys_of(i)),
@@ -1184,10 +1184,10 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 
 	if (!error)
 		return iova;
-	CHECK((error == XS_MAP_LEFT) == !!get(&world->maps_left));
-	if (error == XS_MAP_LEFT) {
-		note_left(world, iova, mapping->pages);
-		xs_engine_unmap_left(engine, iova, mapping->pages);
+	CHECK((error == XS_MAP_NOT_UNDONE) == !!get(&world->maps_not_undone));
+	if (error == XS_MAP_NOT_UNDONE) {
+		note_not_undone(world, iova, mapping->pages);
+		xs_engine_unmap_failed_map(engine, iova, mapping->pages);
 		return 0;
 	}
 	note_unmap(world, iova, mapping->pages, mapping->serial);

@@ -108,7 +108,7 @@ struct world {
 	u64 alloc_fails_in;
 	u64 map_fails_in;
 	bool maps_fail;		/* every map */
-	bool maps_left;		/* a failing map leaves the first half mapped */
+	bool maps_not_undone;		/* a failing map leaves the first half mapped */
 	u64 removal_fails_in;	/* the n-th removal fails, */
 	u64 removals_to_fail;	/* and so many from then on */
 	bool removes_outside;	/* retried removals are in no call's section */

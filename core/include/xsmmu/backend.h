@@ -53,7 +53,7 @@ struct xs_bad_unmap {
 #define XS_PHYS_NONE	(~0ULL)
 
 /* A map has failed, and devices may reach some of its pages. */
-#define XS_MAP_LEFT	1
+#define XS_MAP_NOT_UNDONE	1
 
 /* Return value of remove_part(): the whole mapping is removed, although a part was requested. */
 #define XS_REMOVED_ALL	1
@@ -72,7 +72,7 @@ struct xs_backend_ops {
 	 * @map: map @pages pages at @iova to @phys. @prot is passed through from the caller.
 	 *   Devices may use the mapping from the return on, unless @prot has XS_MAP_UNFLUSHED.
 	 *
-	 * Returns 0, a negative errno if no page is mapped, or XS_MAP_LEFT if the map has
+	 * Returns 0, a negative errno if no page is mapped, or XS_MAP_NOT_UNDONE if the map has
 	 * failed and the backend could not undo all of it.
 	 *
 	 * @entries: a word of the block that has the pages, where the backend may cache the
@@ -199,7 +199,7 @@ struct xs_backend_ops {
 	 * Copying (pool.h), in a backend that has it.
 	 *
 	 * @add_chunk: zeroed memory, mapped at @iova for @direction only; NULL on failure. If
-	 *   *@left is set, the map has failed, and devices may reach some of the returned
+	 *   *@not_undone is set, the map has failed, and devices may reach some of the returned
 	 *   memory, which is for @drop_chunk. May sleep.
 	 *
 	 * @drop_chunk: unmap and free a chunk. On return no translation of the chunk exists,
@@ -209,7 +209,7 @@ struct xs_backend_ops {
 	 * @short_of: a pool needs bounce buffers. The backend should call xs_pool_grow() soon,
 	 *   from a context that may sleep. NULL if the pool grows in another way.
 	 */
-	void *(*add_chunk)(void *backend, u64 iova, u32 direction, bool *left);
+	void *(*add_chunk)(void *backend, u64 iova, u32 direction, bool *not_undone);
 	bool (*drop_chunk)(void *backend, u64 iova, void *memory);
 	void (*short_of)(void *backend);
 

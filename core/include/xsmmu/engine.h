@@ -324,8 +324,8 @@ u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last);
  * may be mapped.
  *
  * Context: any.
- * Return: 0; -ENOMEM: undo by xs_engine_unmap(); XS_MAP_LEFT: undo by a single
- *   xs_engine_unmap_left().
+ * Return: 0; -ENOMEM: undo by xs_engine_unmap(); XS_MAP_NOT_UNDONE: undo by a single
+ *   xs_engine_unmap_failed_map().
  */
 int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);
@@ -342,8 +342,8 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
  * subset of the pages may be mapped.
  *
  * Context: any that the backend's map() allows; not entered.
- * Return: 0; a negative errno: undo by xs_engine_unmap(); XS_MAP_LEFT: undo by a single
- *   xs_engine_unmap_left().
+ * Return: 0; a negative errno: undo by xs_engine_unmap(); XS_MAP_NOT_UNDONE: undo by a single
+ *   xs_engine_unmap_failed_map().
  */
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
@@ -413,7 +413,7 @@ void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere);
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
 /**
- * xs_engine_unmap_left - undo a map that failed with XS_MAP_LEFT
+ * xs_engine_unmap_failed_map - undo a map that failed with XS_MAP_NOT_UNDONE
  * @engine: engine
  * @iova: start in bytes
  * @pages: size of the mapping
@@ -424,7 +424,7 @@ bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
  * Context: any.
  * Return: as xs_engine_unmap() with @now.
  */
-bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages);
+bool xs_engine_unmap_failed_map(struct xs_engine *engine, u64 iova, u32 pages);
 
 /**
  * xs_engine_unmap_deferred - unmap for a batch-aware driver, without a flush

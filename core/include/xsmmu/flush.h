@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The flush: take the records of a batch, remove the pages from the page table, invalidate and
- * wait, and only then release held references and free the IOVAs. Few functions implement the
- * order: xs_flush_some() for a batch; xs_claim_flush() and xs_claim_left() for a small mapping;
- * xs_flush_extent() for a mapping of whole blocks; xs_stuck_try() for stuck pages; and
- * xs_engine_mend() for a torn mapping.
+ * wait, and only then release held references and free the IOVAs. Six functions implement the
+ * order, and no other function does: xs_flush_some() for a batch; xs_claim_flush() and
+ * xs_claim_failed_map() for a small mapping; xs_flush_extent() for a mapping of whole blocks;
+ * xs_stuck_try() for stuck pages; and xs_engine_mend() for torn mappings.
  */
 #ifndef XSMMU_FLUSH_H
 #define XSMMU_FLUSH_H
@@ -162,7 +162,7 @@ bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
 		    struct xs_commands *sent);
 
 /**
- * xs_flush_left - xs_flush_now() of a map that failed with XS_MAP_LEFT
+ * xs_flush_failed_map - xs_flush_now() of a map that failed with XS_MAP_NOT_UNDONE
  * @engine: engine
  * @page: first page
  * @pages: size of the mapping; some pages may not be mapped
@@ -170,7 +170,7 @@ bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
  * Context: entered.
  * Return: false if the backend could not remove all pages.
  */
-bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages);
+bool xs_flush_failed_map(struct xs_engine *engine, u64 page, u32 pages);
 
 /**
  * xs_flush_extent - remove, invalidate and free an extent of whole blocks

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash
-# shellcheck disable=SC1091,SC2154 # what the architecture says: $console, $marker_file and $marker_register
+# shellcheck disable=SC1091,SC2154 # variables of the architecture: $console, $marker_file and $marker_register
 # Functions for all plans and workloads: results, markers, clock, statistics, devices and policies.
 
 . /lab/arch.sh

@@ -522,7 +522,7 @@ def _tools() -> root.Root:
 
 @click.group()
 def scale() -> None:
-    """What one CPU cannot show."""
+    """Effects of many CPUs and long lives."""
 
 
 @scale.command("count")
@@ -601,7 +601,7 @@ def run_count(
     metavar="N,N",
     default="1e6,1e7,1e8",
     show_default=True,
-    help="When to look.",
+    help="Numbers of maps at which to count.",
 )
 @click.option("--cpus", type=command.whole(1, CPUS[-1]), metavar="N", default=4)
 @click.option("--elsewhere", type=command.whole(0, 100), metavar="N", default=10, help="Percentage of pages.")
@@ -628,7 +628,7 @@ def run_ageing(
     as_json: bool,
     results: Path,
 ) -> int:
-    """What a long life does to IOVAs and instructions."""
+    """The effects of a long life on IOVAs and instructions."""
     program, console = compiled(_tools(), hooked=False), _console()
     lines: list[dict[str, Any]] = []
     with Console(stderr=True).status("ageing") as status:

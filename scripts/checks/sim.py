@@ -308,7 +308,7 @@ def run_long(billions: float) -> int:
 @click.option("--seconds", type=command.whole(1, 10**6), metavar="N", default=60)
 @click.option("--policy", type=click.Choice(("any", *POLICIES)), default="any")
 @_mutant
-@click.option("--input", "packed", help="Run one input again, as a replay line has it.")
+@click.option("--input", "packed", help="Run one input again, given as in a replay line.")
 def run_fuzz(seconds: int, policy: str, mutant: Mutant | None, packed: str | None) -> int:
     """Fuzz for so long, and a canary with a bug in it, which must be found; or one input again."""
     tools = _tools()

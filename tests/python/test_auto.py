@@ -15,7 +15,7 @@ SOURCE = (PROJECT / "kmod/policy/auto.c").read_text()
 _LINE = re.compile(r'(?:/\*((?:(?!\*/).)*)\*/\s*)?([A-Z_]+(?: \| [A-Z_]+)*|0), "(\w+)",\n\t\t"([^"]+)"\n', re.DOTALL)
 _FIGURE = re.compile(r"\b\d{1,3}(?:,\d{3})+\b|\b\d\.\d{2,3}\b")
 _RUN = re.compile(r"`make [^`]+`|`xsmmu lab run [^`]+`|tests/guest/\w+\.sh")
-# Lines without a run: the operator's floor, an unknown kind of device, and the fallback.
+# Lines without a run: the operator's floor, unknown devices and IOMMUs, and the fallback.
 WITHOUT = ("XS_FACT_FLOOR_STRICT", "XS_FACT_OTHER", "XS_FACT_ETHERNET | XS_FACT_IOMMU_UNKNOWN", "0")
 
 

@@ -78,7 +78,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path, error: BaseException) -> No
 def test_the_logs_of_the_last_failed_guest_are_kept(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with (
-            pytest.raises(GuestError, match=r"hangs; what there is of it is in .*failed"),
+            pytest.raises(GuestError, match=r"hangs; its files are in .*failed"),
             results.Results(tmp_path) as folder,
         ):
             (folder.folder / "net.console.log").write_text(text)

@@ -67,9 +67,7 @@ def test_in_words(seconds: float, words: str) -> None:
 QUICK = {f"micro/{name}": 0.5 for name in (64, 256, 1024, "1024-aware")}
 
 
-@pytest.mark.parametrize(
-    ("known", "source"), [({}, "on two idle CPUs; what is downloaded"), (QUICK, "by the last run here")]
-)
+@pytest.mark.parametrize(("known", "source"), [({}, "on two idle CPUs; downloads"), (QUICK, "by the last run here")])
 def test_it_is_said_before_anything_is_done(
     known: dict[str, float], source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,7 @@ def test_each_option_that_the_lab_needs_is_named(made: Path, name: str, allowed:
     wrong = "y" if "n" in allowed else "n"
     lines = [line for line in config.read_text().splitlines() if not line.startswith(f"CONFIG_{name}=")]
     config.write_text("\n".join([*lines, f"CONFIG_{name}={wrong}" if wrong != "n" else f"# CONFIG_{name} is not set"]))
-    with pytest.raises(UserError, match="without what the lab needs; build it again with these:") as caught:
+    with pytest.raises(UserError, match="without options that the lab needs; build it again with these:") as caught:
         tree.read(made)
     [line] = caught.value.lines
     assert line.startswith(f"CONFIG_{name}")

@@ -262,7 +262,7 @@ def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:
             raise _in(where, unknown_name("system", base, systems))
     for path in (figure.measured, figure.per, figure.commands):
         if path and not _in_results(path):
-            raise UserError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
+            raise UserError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} lists the fields of a run")
     if figure.commands and (figure.measured != "cost.value" or figure.per):
         raise UserError(f"{where}: 'commands' are added to a cost: they need measured = \"cost.value\" and no 'per'")
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 _PIPE_COLUMNS: Final = 1000
 
-_kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
-_iommu = click.option("--iommu", default=DEFAULT_IOMMU, show_default=True, help=f"The guest's: {', '.join(IOMMUS)}.")
+_kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder of a kernel that you have built.")
+_iommu = click.option(
+    "--iommu", default=DEFAULT_IOMMU, show_default=True, help=f"IOMMU of the guest: {', '.join(IOMMUS)}."
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -37,11 +39,13 @@ def lab() -> None:
 @click.option("--experiment", default="compare", show_default=True, help="An experiment of lab/experiments.")
 @click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
 @click.option("--workload", multiple=True, help="Only this workload (name or name/variant); may be repeated.")
-@click.option("--quick", is_flag=True, help="Only what takes little time.")
+@click.option("--quick", is_flag=True, help="Only workloads that take little time.")
 @click.option("--accel", default="auto", show_default=True, help="auto, tcg (instructions) or kvm (nanoseconds).")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Guests at the same time.")
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Measure each run so often.")
-@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/ of the checkout.")
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Measurements of each run.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Folder for results; default: results/ of the checkout."
+)
 @_json
 def run(
     kernel: str | None,
@@ -64,9 +68,9 @@ def run(
       xsmmu lab run --quick                        map and unmap costs only
       xsmmu lab run --kernel 7.2 --quick
       xsmmu lab run --iommu virtio --quick         on another IOMMU
-      xsmmu lab run --kernel ~/linux/build         of `make bzImage modules` there
-      xsmmu lab run --experiment claim-d-mapsync   what was published, beside ours
-      xsmmu lab run --workload nvme/4k --repeat 5  the middle of five, and spread
+      xsmmu lab run --kernel ~/linux/build         `make bzImage modules` there
+      xsmmu lab run --experiment claim-d-mapsync   published figures beside ours
+      xsmmu lab run --workload nvme/4k --repeat 5  median of five, and spread
       xsmmu lab run --workload net-rx --workload nvme/4k \\
         --policy kernel-strict --policy fused
     """
@@ -98,16 +102,16 @@ def run(
 @lab.command()
 @click.option("--kernel", multiple=True, help="Only this stock kernel of lab/kernels.toml; may be repeated.")
 @click.option("--iommu", multiple=True, help=f"Only this IOMMU ({', '.join(IOMMUS)}); may be repeated.")
-@click.option("--quick", is_flag=True, help="Only what a page costs.")
+@click.option("--quick", is_flag=True, help="Only the cost per page.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cells at the same time.")
-@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/matrix.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder for results; default: results/matrix.")
 @_json
 def matrix(
     kernel: tuple[str, ...], iommu: tuple[str, ...], quick: bool, jobs: int, output: Path | None, as_json: bool
 ) -> None:
-    """Run every policy on every IOMMU and kernel: cost, attack, a disk and a NIC; one page of all.
+    """Run every policy on every IOMMU and kernel: cost, attack, a disk and a NIC; write a page of all results.
 
-    What has results of this commit is not run again, so an interrupted matrix goes on where it was.
+    Cells with results of this commit are not run again, so an interrupted matrix continues.
 
     \b
     Examples:
@@ -163,8 +167,8 @@ def show(folder: Path | None, as_json: bool) -> None:
 def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
     """Boot a guest with the module loaded, and a shell on its console.
 
-    `exit` or `poweroff` ends it, and Ctrl-A X at once; Ctrl-C goes to the guest. Its clock runs freely on two
-    CPUs: nothing is measured.
+    `exit` or `poweroff` ends the guest, and Ctrl-A X kills the guest; Ctrl-C goes to the guest. The guest's clock
+    runs freely on two CPUs: nothing is measured.
 
     \b
     Examples:
@@ -182,10 +186,10 @@ def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
 @lab.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--changed", is_flag=True, help="Only what changed by more than runs differ by.")
+@click.option("--changed", is_flag=True, help="Only runs with a change beyond the usual spread.")
 @_json
 def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
-    """Set two results folders side by side: what each run cost, and what changed by more than runs differ by.
+    """Compare two results folders: the cost of each run, and the changes beyond the usual spread.
 
     \b
     Examples:
@@ -204,10 +208,10 @@ def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Standard output; a pipe or a file has room for each table as a whole, unless COLUMNS says otherwise."""
+    """Standard output; a pipe or a file is wide enough for each table, unless COLUMNS limits the width."""
     from rich.console import Console
 
-    # Not rich's word, by which a pipe may be a terminal (FORCE_COLOR); a dumb one needs a height, too.
+    # rich may take a pipe for a terminal (FORCE_COLOR), so isatty() decides; a dumb terminal needs a height, too.
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console() if has_width else Console(width=_PIPE_COLUMNS, height=_PIPE_COLUMNS)
 
@@ -226,14 +230,16 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
 @lab.command()
 @_kernel
 @click.option("--policy", default="fused", show_default=True, help="A policy of the comparison.")
-@click.option("--function", default="dma_map_page_attrs", show_default=True, help="Of the kernel or a module.")
+@click.option(
+    "--function", default="dma_map_page_attrs", show_default=True, help="A function of the kernel or a module."
+)
 @click.option("--calls", type=click.IntRange(1), default=4500, show_default=True, help="The call to step through.")
 @_iommu
 @_json
 def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: str, as_json: bool) -> None:
     """Step through one call in a guest and print how many instructions each function took.
 
-    The call happens in the lab module's micro workload (1,024 pages mapped, then unmapped, again and again).
+    The call happens in the lab module's micro workload (1,024 pages mapped, then unmapped, repeatedly).
 
     \b
     Examples:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu driver`: batch-aware drivers for a kernel, to be used on a machine."""
+"""`xsmmu driver`: builds batch-aware drivers for the kernel of a machine."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from xsmmu import __version__
 from xsmmu.output import Commands
 
 _USE = """\
-It fits kernel {release} and the module xsmmu {version}, and wants both. To use it, on a machine that can do without
-its devices meanwhile:
+The driver fits kernel {release} and the module xsmmu {version}, and needs both. To use the driver, on a machine that
+can do without the driver's devices meanwhile:
 
   modprobe xsmmu
   rmmod {module}
   insmod {file}
   xsmmu set DEVICE fused --rebind
 
-{file} finds xsmmu only if that is loaded first, and keeps it loaded. `rmmod {module}` and `modprobe {module}`
+{file} finds xsmmu only if xsmmu is loaded first, and keeps xsmmu loaded. `rmmod {module}` and `modprobe {module}`
 bring the stock driver back."""
 
 
 @click.group(cls=Commands)
 def driver() -> None:
-    """Build batch-aware drivers: those of a stock kernel, patched to say when they are done with their buffers."""
+    """Build batch-aware drivers: drivers of a stock kernel, patched to flush their unmaps themselves."""
 
 
 @driver.command()
 @click.argument("name")
 @click.option(
     "--kernel",
-    help="Its release (`uname -r`), its name in lab/kernels.toml, or the folder in which you have built one.",
+    help="A release (`uname -r`), a name in lab/kernels.toml, or the folder of a kernel that you have built.",
 )
 @click.option(
     "--output", type=click.Path(path_type=Path, file_okay=False), help="A folder; default: results/drivers/RELEASE."
 )
 def build(name: str, kernel: str | None, output: Path | None) -> None:
-    """Build the batch-aware driver NAME, of drivers/drivers.toml, for a kernel, and say how it is used.
+    """Build the batch-aware driver NAME of drivers/drivers.toml for a kernel, and print how to load the driver.
 
-    Its source is the distribution's, of the same version as the kernel; drivers/README.md says what is changed.
+    The source is the distribution's, of the kernel's version; drivers/README.md lists the changes.
 
     \b
     Examples:

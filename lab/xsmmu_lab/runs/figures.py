@@ -152,7 +152,7 @@ def _check_attack(measured: Measured) -> None:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
     copies = own_policy(measured.run.policy) == "copy" and bool(attack["flushes"])
     if copies != bool(attack["copied"]):
-        raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so this attack is of something else")
+        raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so the attack was on other memory")
     if measured.level == "strict" and attack["landed"]:
         _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
     if measured.level == "held" and given_back:

@@ -153,7 +153,7 @@ class Symbols:
         if not choice:
             raise unknown_name("function", name, difflib.get_close_matches(name, self._places) or ["/proc/kallsyms"])
         if len(choice) > 1:
-            raise UserError(f"{len(choice)} functions are named '{name}': choose one whose name is its own")
+            raise UserError(f"{len(choice)} functions are named '{name}': choose a function with a unique name")
         return choice[0]
 
     def parts(self, seen: Counter[int]) -> tuple[Part, ...]:
@@ -216,7 +216,9 @@ def run(
     if iommu not in IOMMUS:
         raise unknown_name("IOMMU", iommu, IOMMUS)
     if IOMMUS[iommu].arch != AMD64:
-        raise UserError(f"a profile steps through {AMD64.name} code, and guests with {iommu} are not of that")
+        raise UserError(
+            f"a profile steps through {AMD64.name} code, and guests with {iommu} run other code: choose another IOMMU"
+        )
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, kernel_name, console)
     ours = lab.modules(the_root, kernel, (policy,))

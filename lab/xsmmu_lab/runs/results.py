@@ -80,7 +80,7 @@ class Results:
         failed = self.parent / FAILED
         shutil.rmtree(failed, ignore_errors=True)
         self.folder.rename(failed)
-        error.message += f"; what there is of it is in {failed}"
+        error.message += f"; its files are in {failed}"
 
     def _free_name(self) -> Path:
         target, number = self.parent / self._name, 1

@@ -126,7 +126,7 @@ def _announce(name: str, plans: Sequence[Plan], known: times.Known, jobs: int, c
     runs = sum(len(plan.runs) for plan in plans)
     took = times.in_words(times.all_of(plans, known, jobs))
     measured = all(run.workload.full_name in known for plan in plans for run in plan.runs)
-    source = "by the last run here" if measured else "on two idle CPUs; what is downloaded and built first comes on top"
+    source = "by the last run here" if measured else "on two idle CPUs; downloads and builds take additional time"
     guests = ", ".join(f"{plan.guest} {times.in_words(times.expected(plan, known))}" for plan in plans)
     beside = min(jobs, len(plans))
     at_a_time = f"{beside} guest{'s' if beside > 1 else ''} at a time"

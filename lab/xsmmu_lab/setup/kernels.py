@@ -239,7 +239,7 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
         run(f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig")
         missing = _not_set(config.decode(), (place / ".config").read_text())
         if missing:
-            raise UserError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
+            raise UserError(f"{wanted.config} sets options that this kernel does not have: {', '.join(missing)}")
         run(f"{make} bzImage modules", f"{make} INSTALL_MOD_PATH=/usr modules_install")
 
 

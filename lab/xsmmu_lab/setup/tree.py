@@ -73,7 +73,9 @@ def read(path: Path) -> Tree:
     faults = list(_faults(options))
     if faults:
         raise UserError(
-            f"{path} is a kernel without what the lab needs; build it again with these:", faults, code="no-kernel"
+            f"{path} is a kernel without options that the lab needs; build it again with these:",
+            faults,
+            code="no-kernel",
         )
     missing = [name for name in _BUILT if not (path / name).is_file()]
     if missing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what devices.sh uses; single words; what comes from elsewhere
+# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # variables for devices.sh; single words; variables from elsewhere
 # Devices with a TLB (ATS): a disk and a NIC for which the kernel has enabled ATS, with the cases of devices.sh. Checks
 # that each unmap sends a device TLB command after each command for the IOMMU's own caches.
 

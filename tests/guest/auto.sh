@@ -13,7 +13,7 @@ auto_is() {
 
 # in_force BDF POLICY: auto is selected and has chosen POLICY.
 in_force() {
-	expect_equal "$1: what is chosen" "$(policy_of $1)" auto
+	expect_equal "$1: the chosen policy" "$(policy_of $1)" auto
 	expect_equal "$1: the policy of auto" "$(get $1 auto_policy | sed 's/ .*//')" $2
 }
 
@@ -107,7 +107,7 @@ case_auto_when_a_disk_joins() {
 	put $nic policy none || failure "none was refused: $(cat /tmp/put)"
 }
 
-# --- what comes of a choice --------------------------------------------------------------------------------------
+# --- effects of a choice ------------------------------------------------------------------------------------------
 
 case_auto_in_the_menu() {
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"

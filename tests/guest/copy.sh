@@ -47,7 +47,7 @@ case_every_kind_of_copy() {
 # An unmodified driver, and the DMA API test driver.
 case_what_is_large_is_mapped() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
-	expect_equal "what is copied under copy" "$(get $TESTDEV copy_bytes)" 4096
+	expect_equal "the copy size under copy" "$(get $TESTDEV copy_bytes)" 4096
 	put $TESTDEV copy_bytes 0 || failure "0 was refused: $(cat /tmp/put)"
 	log_mark
 	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
@@ -127,7 +127,7 @@ case_a_lower_limit_frees() {
 case_copying_is_chosen_before_a_driver_binds() {
 	refused $DATA copy_bytes 256 'No data available' "$DATA: xsmmu: refused: choose a policy before copy_bytes"
 	accepted $DATA policy fused
-	expect_equal "what is copied under fused" "$(get $DATA copy_bytes)" 0
+	expect_equal "the copy size under fused" "$(get $DATA copy_bytes)" 0
 	expect_equal "can_copy without a driver" "$(get $DATA can_copy)" 1
 	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is out of range: must be 0 to 4096'
 	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is out of range: must be 2 to 256'
@@ -159,7 +159,7 @@ case_copying_is_chosen_before_a_driver_binds() {
 		work_on $DATA
 	done
 	accepted $DATA policy copy
-	expect_equal "what is copied, chosen anew" "$(get $DATA copy_bytes)" 4096
+	expect_equal "the copy size, chosen anew" "$(get $DATA copy_bytes)" 4096
 	accepted $DATA policy fused
 	before=$(copies_of $DATA)
 	work_on $DATA
@@ -197,7 +197,7 @@ small_work() {
 	dd if=/dev/urandom of=/tmp/pattern bs=512 count=100 2>/dev/null
 	dd if=/tmp/pattern of="$(disk_of "$1")" bs=512 oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
 	dd if="$(disk_of "$1")" of=/tmp/back bs=512 count=100 iflag=direct 2>/tmp/dd || failure "$1: reading failed: $(tail -n 1 /tmp/dd)"
-	cmp -s /tmp/pattern /tmp/back || failure "$1: what was read back differs from what was written"
+	cmp -s /tmp/pattern /tmp/back || failure "$1: the data read back differs from the data written"
 }
 
 case_copies_of_real_drivers() {
@@ -336,7 +336,7 @@ rule_too_late() {
 	echo 4096 >$COPIED_PARAMETERS/limit
 	echo $joins >$COPIED/bind 2>/dev/null
 	expect_equal "the policy" "$(policy_of $works)" strict
-	expect_equal "what is copied" "$(get $works copy_bytes)" 0
+	expect_equal "the copy size" "$(get $works copy_bytes)" 0
 }
 
 # A rule for copies comes too late for a group that is attached without copies.
@@ -351,7 +351,7 @@ case_a_rule_copies_too_late() {
 	unbind $joins $works
 	# All drivers that were bound without copies are gone now.
 	echo $joins >$COPIED/bind 2>/dev/null || failure "alone: $(said)"
-	expect_equal "what is copied, later" "$(get $joins copy_bytes)" 4096
+	expect_equal "the copy size, later" "$(get $joins copy_bytes)" 4096
 	[ "$(copies_of $joins)" -gt 0 ] || failure "nothing was copied"
 	unbind $joins
 	# The policy `copy` itself is treated alike.
@@ -371,18 +371,18 @@ case_what_is_chosen_is_not_what_is_in_force() {
 	rule_too_late
 	accepted $works max_window_us 500
 	unbind $joins $works
-	expect_equal "what is copied, tuned" "$(get $works copy_bytes)" 4096
+	expect_equal "the copy size, tuned" "$(get $works copy_bytes)" 4096
 	for device in $joins $works; do
 		pull $device
 	done
 	plug_back $joins $works
-	expect_equal "what is copied, plugged again" "$(get $works copy_bytes)" 4096
+	expect_equal "the copy size, plugged again" "$(get $works copy_bytes)" 4096
 	expect_equal "the window, plugged again" "$(get $works max_window_us)" 500
 	# The policy in force is chosen again with its defaults, which copy nothing.
 	rule_too_late
 	accepted $works policy strict
 	unbind $joins $works
-	expect_equal "what is copied, chosen again" "$(get $works copy_bytes)" 0
+	expect_equal "the copy size, chosen again" "$(get $works copy_bytes)" 0
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; what the lab has
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; variables of the lab
 # Refusals of `xsmmu set --rebind`, for uses of a device that only a kernel can show.
 
 export PYTHONPATH=/opt LANG=C.UTF-8

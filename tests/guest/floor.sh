@@ -15,7 +15,7 @@ case_strict_kernel() {
 	accepted $E1000E policy strict
 	put $E1000E policy none
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
-	expect_equal "what auto chooses" "$(get $E1000E auto_policy)" "strict strict: min_level is strict"
+	expect_equal "the choice of auto" "$(get $E1000E auto_policy)" "strict strict: min_level is strict"
 	put $E1000E policy none
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko min_level=none || give_up "insmod failed"

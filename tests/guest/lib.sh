@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what other scripts use; addresses are single words; what the lab has
+# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # variables for other scripts; addresses are single words; variables of the lab
 # Functions for every guest test, in addition to the lab's own lib.sh: cases, expectations, the kernel log, devices and
 # traffic.
 #
@@ -37,7 +37,7 @@ run_case() {
 # The page tables match the module's knowledge throughout the case.
 expect_no_surprise() {
 	dmesg | awk '/\] case / {said = ""} /direct tables cannot be used/ {said = $0} END {print said}' >/tmp/surprise
-	expect_equal "what ended direct tables" "$(cat /tmp/surprise)" ""
+	expect_equal "the end of direct tables" "$(cat /tmp/surprise)" ""
 }
 
 give_up() {
@@ -387,7 +387,7 @@ write_disk() {
 	dd if=/tmp/pattern of="$(disk_of "$1")" bs=64k oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
 	dd if="$(disk_of "$1")" of=/tmp/back bs=64k count=$(($2 * 16)) iflag=direct 2>/tmp/dd ||
 		failure "$1: reading back failed: $(tail -n 1 /tmp/dd)"
-	cmp -s /tmp/pattern /tmp/back || failure "$1: what was read back differs from what was written"
+	cmp -s /tmp/pattern /tmp/back || failure "$1: the data read back differs from the data written"
 	rm -f /tmp/pattern /tmp/back
 }
 

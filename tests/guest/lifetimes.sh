@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what rude.sh reads; addresses are single words; what comes from elsewhere
+# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # variables for rude.sh; addresses are single words; variables from elsewhere
 # Devices, IOMMU groups and domains come and go while files are read, locks are held and the module is busy.
 
 # stall FUNCTION=MS: each call of FUNCTION takes MS longer, with the caller's locks held.
@@ -39,7 +39,7 @@ case_life_readers_beside_an_unplug() {
 	done
 	read_no_more
 	stall ''
-	expect_equal "what root reads" "$(get $TESTDEV auto_policy)" "strict strict: it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
+	expect_equal "root reads" "$(get $TESTDEV auto_policy)" "strict strict: it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
 	all_off
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2046,SC2086 # addresses are single words, lists of interrupts are to be split
-# shellcheck disable=SC2153,SC2154 # settings and what the helpers set come from elsewhere
+# shellcheck disable=SC2153,SC2154 # settings and results of the helpers come from elsewhere
 # A NIC and a disk with a queue for each CPU work on all CPUs at once, while policies and tunables change and CPUs come
 # and go. Settings: CPUS; ROUNDS of ROUND_S seconds; and the settings of the loads.
 

@@ -290,8 +290,8 @@ case_bad_unmaps() {
 		before=$(stat_of $TESTDEV bad_unmaps)
 		log_mark
 		rude bad_unmap || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_equal "$policy: warned of what is not mapped" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
-		expect_equal "$policy: warned of what does not match" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
+		expect_equal "$policy: warnings of bad unmaps" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
+		expect_equal "$policy: warnings of mismatched unmaps" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
 		# The right unmap follows three bad unmaps that name all pages, and is a fourth bad unmap if the IOVAs
 		# are free by then.
 		bad_unmaps=$(($(stat_of $TESTDEV bad_unmaps) - before))
@@ -408,10 +408,10 @@ case_orphaned_is_out_of_reach() {
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy
 		rude late || failure "$(log_since | grep 'rude: wrong')"
-		fire || failure "$policy: the device cannot reach what is mapped"
+		fire || failure "$policy: the device cannot reach a mapped page"
 		unbind $TESTDEV
 		expect_equal "the state" "$(get $TESTDEV state)" orphaned
-		if fire 2>/dev/null; then failure "$policy: the device reaches what its driver has left"; fi
+		if fire 2>/dev/null; then failure "$policy: the device reaches its driver's leftovers"; fi
 		release_late || failure "$(log_since | grep 'rude: wrong')"
 		given_back
 	done

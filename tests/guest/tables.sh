@@ -124,7 +124,7 @@ case_tables_surprise() {
 			expect_balance $TESTDEV
 		done
 	done
-	expect_equal "a map after what nobody saw, before a flush" "$(cat $PARAMETERS/late_map)" N
+	expect_equal "a map between a hidden entry and the next flush" "$(cat $PARAMETERS/late_map)" N
 	# From then on the IOMMU's driver also unmaps its own maps.
 	expect_equal "an unmap in place after that" "$(cat $PARAMETERS/bypassed)" N
 	echo 0 >$PARAMETERS/slow

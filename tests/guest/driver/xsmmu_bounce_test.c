@@ -41,11 +41,11 @@ MODULE_PARM_DESC(mode, "checks, plain, fill, many, size, stale, fresh or keep");
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
-MODULE_PARM_DESC(limit, "buffers up to so many bytes are copied");
+MODULE_PARM_DESC(limit, "largest size in bytes of a copied buffer");
 
 static unsigned long registers;
 module_param(registers, ulong, 0644);
-MODULE_PARM_DESC(registers, "where its IOMMU's are, a VT-d in legacy mode, if its page table is looked at");
+MODULE_PARM_DESC(registers, "address of the registers of the device's IOMMU, a VT-d in legacy mode; 0: do not check the page table");
 
 #define BUFFER_BYTES	(4 * PAGE_SIZE)
 #define TRIES		100
@@ -210,10 +210,10 @@ static int check_unmap(struct device *dev, struct buffer *buffer)
 		return wrong(dev, "a copy is not like its buffer");
 	writes(dev, stale, buffer->bytes, 0x22);
 	if (!is_filled(buffer->memory, buffer->bytes, 0x11))
-		return wrong(dev, "the device writes to a buffer that is copied");
+		return wrong(dev, "a device write reaches a copied buffer");
 	unmap(dev, buffer, 0);
 	if (!is_filled(buffer->memory, buffer->bytes, comes_back ? 0x22 : 0x11))
-		return wrong(dev, "an unmap copies back what it should not, or does not");
+		return wrong(dev, "an unmap copies back wrongly, or not at all");
 	writes(dev, stale, buffer->bytes, 0x33);
 	if (is_filled(buffer->memory, buffer->bytes, 0x33))
 		return wrong(dev, "a stale write has reached the buffer");
@@ -232,7 +232,7 @@ static int check_skip(struct device *dev, struct buffer *buffer)
 	writes(dev, buffer->iova, buffer->bytes, 0x55);
 	unmap(dev, buffer, DMA_ATTR_SKIP_CPU_SYNC);
 	if (!is_filled(buffer->memory, buffer->bytes, 0x44))
-		return wrong(dev, "an unmap that is to copy nothing does");
+		return wrong(dev, "an unmap with DMA_ATTR_SKIP_CPU_SYNC copies back");
 	return 0;
 }
 
@@ -254,14 +254,14 @@ static int check_sync(struct device *dev, struct buffer *buffer)
 	writes(dev, buffer->iova, buffer->bytes, 0x77);
 	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
 	if (!is_filled(memory + at, part, wrote ? 0x77 : 0x66))
-		return wrong(dev, "a sync for the CPU copies what it should not, or does not");
+		return wrong(dev, "a sync for the CPU copies wrongly, or not at all");
 	if (!is_filled(memory, at, 0x66) ||
 	    !is_filled(memory + at + part, buffer->bytes - at - part, 0x66))
 		return wrong(dev, "a sync of a part has copied more");
 	fill(buffer, 0x88);
 	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
 	if (part && (*found(dev, buffer->iova + at) == 0x88) != reads)
-		return wrong(dev, "a sync for the device copies what it should not, or does not");
+		return wrong(dev, "a sync for the device copies wrongly, or not at all");
 	if (at && *found(dev, buffer->iova) != 0x77)
 		return wrong(dev, "a sync of a part for the device has copied more");
 	unmap(dev, buffer, 0);
@@ -280,13 +280,13 @@ static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
 		return error;
 	if (found(dev, buffer->iova + buffer->bytes - 1) !=
 	    found(dev, buffer->iova) + buffer->bytes - 1)
-		return wrong(dev, "a copy is not in one piece");
+		return wrong(dev, "a copy is not contiguous");
 	memset(first, 0xaa, end - first);
 	unmap(dev, buffer, 0);
 	if (!is_filled(first, buffer->memory - first, 0xaa) ||
 	    !is_filled(buffer->memory + buffer->bytes,
 		       end - buffer->memory - buffer->bytes, 0xaa))
-		return wrong(dev, "an unmap has changed what is beside the buffer");
+		return wrong(dev, "an unmap has changed bytes beside the buffer");
 	return 0;
 }
 
@@ -399,9 +399,9 @@ static int check_coherent(struct device *dev, u8 *memory, bool refused)
 					       DMA_ATTR_REQUIRE_COHERENT);
 
 	if (!dma_mapping_error(dev, iova) == refused)
-		return wrong(dev, "what is never synced is not mapped, or not refused");
+		return wrong(dev, "a buffer without syncs is not mapped, or not refused");
 	if (!refused && found(dev, iova) != memory + 100)
-		return wrong(dev, "what is never synced is copied");
+		return wrong(dev, "a buffer without syncs is copied");
 	if (!refused)
 		dma_unmap_single_attrs(dev, iova, 200, DMA_FROM_DEVICE, DMA_ATTR_REQUIRE_COHERENT);
 #endif
@@ -416,9 +416,9 @@ static int check_privileged(struct device *dev, u8 *memory)
 	int error = 0;
 
 	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "what is privileged is not mapped");
+		return wrong(dev, "a privileged buffer is not mapped");
 	if (found(dev, iova) != memory + 100)
-		error = wrong(dev, "what is privileged is copied");
+		error = wrong(dev, "a privileged buffer is copied");
 	dma_unmap_single_attrs(dev, iova, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED);
 	return error;
 }
@@ -794,7 +794,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 		buffer->iova = dma_map_single(dev, buffer->memory, FILLED_BYTES,
 					      DMA_BIDIRECTIONAL);
 		if (dma_mapping_error(dev, buffer->iova))
-			error = wrong(dev, "there was no room for one");
+			error = wrong(dev, "a map failed");
 		/* Let the worker add memory to the pool. */
 		if (done % 100 == 0)
 			msleep(20);
@@ -802,7 +802,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 	for (i = 0; i < done && !error; i++) {
 		copied += is_copied(dev, &buffers[i]);
 		if (!is_like(dev, buffers[i].iova, buffers[i].memory, FILLED_BYTES))
-			error = wrong(dev, "one of many is another one");
+			error = wrong(dev, "the device reads wrong bytes");
 	}
 	if (!error && (copied < least || copied > most))
 		error = wrong(dev, "more were copied than there is room for, or few");
@@ -870,7 +870,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 		unmap(kept.dev, buffer, 0);
 		if (!is_filled(buffer->memory, buffer->bytes,
 			       comes_back ? 0x22 : 0x11))
-			error = wrong(kept.dev, "what was copied late is another");
+			error = wrong(kept.dev, "a late unmap copies back wrongly");
 		free_page((unsigned long)buffer->memory);
 	}
 	put_device(kept.dev);
@@ -880,7 +880,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops release_ops = { .set = release_kept };
 module_param_cb(release, &release_ops, NULL, 0200);
-MODULE_PARM_DESC(release, "write: unmap what was kept");
+MODULE_PARM_DESC(release, "write: unmap the kept buffers");
 
 /* A late thread of a removed driver cannot map. */
 static int late(const char *text, const struct kernel_param *param)
@@ -898,11 +898,11 @@ static int late(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops late_ops = { .set = late };
 module_param_cb(late, &late_ops, NULL, 0200);
-MODULE_PARM_DESC(late, "write: what is mapped after the driver of what was kept has gone fails");
+MODULE_PARM_DESC(late, "write: map for the device of the kept buffers; fails if the map succeeds");
 
 static u32 failed_maps;
 module_param(failed_maps, uint, 0444);
-MODULE_PARM_DESC(failed_maps, "what failed of what a write to scarce has mapped, in all");
+MODULE_PARM_DESC(failed_maps, "number of failed maps in all writes to scarce");
 
 /* Returns the number of kept buffers that the device still reaches. */
 static int get_reached(char *text, const struct kernel_param *param)
@@ -916,7 +916,7 @@ static int get_reached(char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops reached_ops = { .get = get_reached };
 module_param_cb(reached, &reached_ops, NULL, 0400);
-MODULE_PARM_DESC(reached, "how many of what was kept the device reaches");
+MODULE_PARM_DESC(reached, "number of kept buffers that the device reaches");
 
 /* Maps a small buffer of kind @text, which may be copied. No kept buffer has such a kind. */
 static int small(const char *text, const struct kernel_param *param)
@@ -940,7 +940,7 @@ static int small(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops small_ops = { .set = small };
 module_param_cb(small, &small_ops, NULL, 0200);
-MODULE_PARM_DESC(small, "write a kind: map a small buffer of that for the device of what was kept, which may fail");
+MODULE_PARM_DESC(small, "write a kind: map a small buffer of the kind for the device of the kept buffers; may fail");
 
 /* Maps buffers that are too large to copy, and device registers; each map may fail. */
 static int scarce(const char *text, const struct kernel_param *param)
@@ -975,7 +975,7 @@ static int scarce(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops scarce_ops = { .set = scarce };
 module_param_cb(scarce, &scarce_ops, NULL, 0200);
-MODULE_PARM_DESC(scarce, "write: map for the device of what was kept, what fails may");
+MODULE_PARM_DESC(scarce, "write: map large buffers and registers for the device of the kept buffers; may fail");
 
 /* Returns whether a device write to a kept copy lands; restores the copy. */
 static bool lands(void __iomem *registers, u32 at)
@@ -1028,7 +1028,7 @@ static int stale(struct pci_dev *pdev)
 	if (error)
 		goto free;
 	if (lands(registers, 0))
-		error = wrong(dev, "the device reaches memory that the pool has given back");
+		error = wrong(dev, "the device reaches memory that the pool has freed");
 	unmap(dev, &other, 0);
 free:
 	free_page((unsigned long)memory);
@@ -1062,7 +1062,7 @@ static int fresh(struct device *dev)
 		page = found(dev, (buffer.iova & ~(dma_addr_t)(0x200000 - 1)) + i * PAGE_SIZE);
 		for (at = 0; at < PAGE_SIZE && !error; at++)
 			if (page[at])
-				error = wrong(dev, "the device finds what a chunk's memory had before");
+				error = wrong(dev, "the device finds earlier content of a chunk's memory");
 	}
 	unmap(dev, &buffer, 0);
 free:
@@ -1101,7 +1101,7 @@ static int fire(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops fire_ops = { .set = fire };
 module_param_cb(fire, &fire_ops, NULL, 0200);
-MODULE_PARM_DESC(fire, "write: the device writes to all that was kept. EFAULT: nothing lands; EPERM: what it may only read");
+MODULE_PARM_DESC(fire, "write: the device writes to all kept buffers. EFAULT: no write lands; EPERM: a write to a read-only buffer lands");
 
 /*
  * Drivers of NICs (qede, mlx4, atlantic, fm10k) map a page as a whole and use the page in
@@ -1136,7 +1136,7 @@ static int flip(struct device *dev, bool syncs)
 	if (syncs)
 		dma_sync_single_range_for_cpu(dev, iova, 64, 1514, DMA_FROM_DEVICE);
 	if (!is_filled(memory + 64, 1514, 0x22))
-		error = wrong(dev, "flip: the driver does not see what was received");
+		error = wrong(dev, "flip: the driver does not see the received packet");
 	/* build_skb(): the network stack owns the first half from here on. */
 	memset(shared, 0x77, sizeof(struct skb_shared_info));
 	writes(dev, iova + 2048 + 64, 1514, 0x33);
@@ -1146,7 +1146,7 @@ static int flip(struct device *dev, bool syncs)
 	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (!is_filled(shared, sizeof(struct skb_shared_info), 0x77)) {
 		dev_err(dev, "copied: flip: skb_shared_info begins with %02x\n", *shared);
-		error = wrong(dev, "flip: the unmap has overwritten what the stack has in the page");
+		error = wrong(dev, "flip: the unmap has overwritten the stack's half of the page");
 	}
 	free_page((unsigned long)memory);
 	return error;
@@ -1212,7 +1212,7 @@ static int align(struct device *dev, const struct alignment *a)
 	dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
 	for_each_sg(list, sg, a->segments, i)
 		if (!is_filled(sg_virt(sg), a->bytes, 0x22))
-			error = wrong(dev, "align: the unmap has undone what the driver has put there");
+			error = wrong(dev, "align: the unmap has overwritten the driver's bytes");
 	free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
 }
@@ -1238,17 +1238,17 @@ static int polls_of(struct device *dev, u8 *here, size_t bytes)
 		writes(dev, iova, bytes, 0x44);
 		dma_sync_single_for_device(dev, iova, bytes, DMA_FROM_DEVICE);
 		if (found(dev, iova)[0] != 0x44)
-			error = wrong(dev, "polls: a sync overwrites what the device has written");
+			error = wrong(dev, "polls: a sync overwrites the device's bytes");
 		dma_sync_single_for_cpu(dev, iova, bytes, DMA_FROM_DEVICE);
 		if (!is_filled(here, bytes, 0x44))
-			error = wrong(dev, "polls: what the device wrote before a sync is lost");
+			error = wrong(dev, "polls: the device's bytes before a sync are lost");
 		/* The driver uses the buffer again, and the device writes the same bytes. */
 		memset(here, 0, bytes);
 		dma_sync_single_for_device(dev, iova, bytes, DMA_FROM_DEVICE);
 		writes(dev, iova, bytes, 0x44);
 		dma_unmap_single(dev, iova, bytes, DMA_BIDIRECTIONAL);
 		if (!is_filled(here, bytes, 0x44))
-			error = wrong(dev, "polls: what the device wrote the second time is lost");
+			error = wrong(dev, "polls: the device's second bytes are lost");
 		msleep(20);
 	}
 	return error;
@@ -1304,10 +1304,10 @@ static int prime(struct device *dev, u8 *memory)
 	}
 	writes(dev, sg_dma_address(&list), PAGE_SIZE, 0x22);
 	if (!is_filled(memory, PAGE_SIZE, 0x22))
-		error = wrong(dev, "prime: what the device wrote is not there while mapped");
+		error = wrong(dev, "prime: the device's bytes are not visible while mapped");
 	dma_unmap_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
 	if (!is_filled(memory, PAGE_SIZE, 0x22))
-		error = wrong(dev, "prime: what the device wrote is lost");
+		error = wrong(dev, "prime: the device's bytes are lost");
 	return error;
 }
 
@@ -1319,7 +1319,7 @@ static int svm(struct device *dev, u8 *memory)
 
 	memset(memory, 0x33, PAGE_SIZE);
 	if (!is_like(dev, iova, memory, PAGE_SIZE))
-		error = wrong(dev, "svm: the device reads what was there before");
+		error = wrong(dev, "svm: the device reads old bytes");
 	dma_unmap_single(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
 	return error;
 }

@@ -484,7 +484,7 @@ static int map_copies(struct device *dev, struct scatterlist *sgl, bool list)
 		unmap_two(dev, sgl, list, 0);
 		msleep(20);
 	}
-	return wrong(dev, "what is small is not copied");
+	return wrong(dev, "a small buffer is not copied");
 }
 
 /* Device writes to two copies reach the buffers, unless @attrs skips the CPU sync. */
@@ -505,7 +505,7 @@ static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
 	unmap_two(dev, sgl, list, attrs);
 	for (i = 0; i < 2; i++)
 		if (memchr_inv(sg_virt(&sgl[i]), wanted, COPY_BYTES))
-			return wrong(dev, "a copy comes back though nobody asks, or does not");
+			return wrong(dev, "an unmap copies back wrongly, or not at all");
 	return 0;
 }
 

@@ -89,7 +89,7 @@ static int set_untrusted(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops untrusted_ops = { .set = set_untrusted };
 module_param_cb(untrusted, &untrusted_ops, NULL, 0200);
-MODULE_PARM_DESC(untrusted, "write: <address>=1 or 0: that device is not trusted, or is");
+MODULE_PARM_DESC(untrusted, "write: <address>=1 or 0: mark the device as untrusted, or as trusted");
 
 /* Adds a platform device to the IOMMU group of a PCI device; 0 removes the platform device. */
 static int set_stranger(const char *text, const struct kernel_param *param)
@@ -126,7 +126,7 @@ static int set_stranger(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops stranger_ops = { .set = set_stranger };
 module_param_cb(stranger, &stranger_ops, NULL, 0200);
-MODULE_PARM_DESC(stranger, "write: <address> gets a neighbour that is no PCI device; 0: no more");
+MODULE_PARM_DESC(stranger, "write: <address>: add a platform device to the device's group; 0: remove the platform device");
 
 /* Returns the physical address behind an IOVA of @dev; 0 if nothing is mapped. */
 static phys_addr_t translated(struct device *dev, dma_addr_t iova)
@@ -266,7 +266,7 @@ static int check_empty_sg(struct device *dev)
 	    sg_dma_len(table.sgl))
 		error = wrong(dev, "a list of no bytes was mapped");
 	else if (!is_clear_behind(table.sgl, table.orig_nents, 0))
-		error = wrong(dev, "a list that was refused has DMA segments");
+		error = wrong(dev, "a refused list has DMA segments");
 	else
 		error = 0;
 	sg_free_table(&table);
@@ -284,7 +284,7 @@ static int check_refused_segment(struct device *dev)
 	if (dma_map_sg(dev, &sg, 1, DMA_TO_DEVICE))
 		return wrong(dev, "a segment of no bytes was mapped");
 	if (!is_clear_behind(&sg, 1, 0))
-		return wrong(dev, "a segment that was refused has an address");
+		return wrong(dev, "a refused segment has an address");
 	return 0;
 }
 
@@ -330,7 +330,7 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 			if (sg_dma_len(out) > dma_get_max_seg_size(dev))
 				return wrong(dev, "a segment is too long");
 			if (is_gap_mapped(dev, out))
-				return wrong(dev, "what a list has no page for is mapped");
+				return wrong(dev, "a page outside the list is mapped");
 			out = sg_next(out);
 			used = 0;
 		}
@@ -541,7 +541,7 @@ static int check_noncontiguous(struct device *dev, size_t size)
 	if (!table)
 		return wrong(dev, "dma_alloc_noncontiguous()");
 	if (sg_dma_len(table->sgl) < size)
-		error = wrong(dev, "noncontiguous memory is not one for the device");
+		error = wrong(dev, "noncontiguous memory has several segments for the device");
 	for_each_sgtable_sg(table, sg, i) {
 		size_t in;
 
@@ -615,20 +615,20 @@ static int check_freed(struct device *dev, size_t size)
 		return -ENOMEM;
 	dma_free_coherent(dev, size, memory, iova);
 	if (translated(dev, iova))
-		return wrong(dev, "coherent memory that was freed is translated");
+		return wrong(dev, "freed coherent memory is translated");
 	pages = dma_alloc_pages(dev, size, &iova, DMA_BIDIRECTIONAL, GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
 	dma_free_pages(dev, size, pages, iova, DMA_BIDIRECTIONAL);
 	if (translated(dev, iova))
-		return wrong(dev, "pages that were freed are translated");
+		return wrong(dev, "freed pages are translated");
 	table = alloc_noncontiguous(dev, size);
 	if (!table)
 		return -ENOMEM;
 	iova = sg_dma_address(table->sgl);
 	dma_free_noncontiguous(dev, size, table, DMA_BIDIRECTIONAL);
 	if (translated(dev, iova))
-		return wrong(dev, "noncontiguous memory that was freed is translated");
+		return wrong(dev, "freed noncontiguous memory is translated");
 	return 0;
 }
 
@@ -680,16 +680,16 @@ static int check_neighbours(struct device *dev)
 		iovas[i] = dma_map_page(dev, page, i * PAGE_SIZE, PAGE_SIZE,
 					i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, iovas[i]))
-			return wrong(dev, "one of some pages was not mapped");
+			return wrong(dev, "a page was not mapped");
 	}
 	if (!are_there(dev, page, iovas, false))
-		error = wrong(dev, "one of some pages is not there");
+		error = wrong(dev, "a page is not translated");
 	for (i = 1; i < NEIGHBOURS; i += 2)
 		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
 			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	msleep(30);
 	if (!error && !are_there(dev, page, iovas, true))
-		error = wrong(dev, "an unmap of a page was not of that one");
+		error = wrong(dev, "an unmap has removed another page");
 	for (i = 0; i < NEIGHBOURS; i += 2)
 		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
 			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
@@ -1026,7 +1026,7 @@ static int set_outrun(const char *text, const struct kernel_param *param)
 		map_list_outrun(page, 4);
 		map_list_outrun(page, 128);
 		unregister_kprobe(&probe);
-		error = outrun.count ? 0 : wrong(outrun.dev, "nothing maps by that");
+		error = outrun.count ? 0 : wrong(outrun.dev, "no map calls the function");
 	}
 	outrun.thread = NULL;
 	__free_pages(page, 7);
@@ -1035,7 +1035,7 @@ static int set_outrun(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops outrun_ops = { .set = set_outrun };
 module_param_cb(outrun, &outrun_ops, NULL, 0200);
-MODULE_PARM_DESC(outrun, "write: <function>: with mode=keep, map; at its entry the device's operations go");
+MODULE_PARM_DESC(outrun, "write: <function>: with mode=keep, map; the function's entry removes the device's operations");
 
 /* ---- locks that are held for long ---- */
 
@@ -1074,7 +1074,7 @@ static int set_stall(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops stall_ops = { .set = set_stall };
 module_param_cb(stall, &stall_ops, NULL, 0200);
-MODULE_PARM_DESC(stall, "write: <function>=<ms>: its entry takes so long; nothing: none does");
+MODULE_PARM_DESC(stall, "write: <function>=<ms>: delay the function's entry; empty: no delay");
 
 /* Holds a device's lock, as probe, reset and unbind do. */
 static int hold_lock(const char *text, const struct kernel_param *param)
@@ -1248,14 +1248,14 @@ static void flush_all(struct iommu_domain *domain)
 }
 
 module_param_named(blind, tardy.blind, int, 0600);
-MODULE_PARM_DESC(blind, "write: the slow domain does not see an entry, once; 2: the last of some");
+MODULE_PARM_DESC(blind, "write: the slow domain hides an entry, once; 2: the last entry of a range");
 module_param_named(bypassed, tardy.bypassed, bool, 0400);
-MODULE_PARM_DESC(bypassed, "was something that was mapped after that unmapped by nobody it knows of?");
+MODULE_PARM_DESC(bypassed, "was a page that was mapped after a hidden entry mapped again without an unmap?");
 module_param_named(late_map, tardy.late, bool, 0600);
-MODULE_PARM_DESC(late_map, "was something mapped after that, before a flush?");
+MODULE_PARM_DESC(late_map, "was a page mapped between a hidden entry and the next flush?");
 
 module_param_named(unflushed, tardy.unflushed, uint, 0600);
-MODULE_PARM_DESC(unflushed, "pages that the slow domain has unmapped, and no flush has told of their map");
+MODULE_PARM_DESC(unflushed, "unmapped pages of the slow domain whose map had no map-side flush");
 
 static int set_strange(const char *text, const struct kernel_param *param)
 {
@@ -1266,7 +1266,7 @@ static const struct kernel_param_ops strange_ops = {
 	.set = set_strange, .get = param_get_int
 };
 module_param_cb(strange, &strange_ops, &tardy.strange, 0600);
-MODULE_PARM_DESC(strange, "write: the slow domain maps a page, once: 1: for another way, 2: that is another one");
+MODULE_PARM_DESC(strange, "write: the slow domain maps the next page wrongly: 1: other direction, 2: other page");
 
 static int map_tardy(struct device *dev)
 {
@@ -1369,7 +1369,7 @@ static const struct kernel_param_ops tardy_ops = {
 	.set = set_tardy, .get = get_tardy
 };
 module_param_cb(tardy, &tardy_ops, NULL, 0600);
-MODULE_PARM_DESC(tardy, "write: a thread maps; none, inside, refused, mapped, or reached: it is translated");
+MODULE_PARM_DESC(tardy, "write: a thread maps; read: none, inside, refused, mapped, or reached (translated)");
 
 static void be_quick(void)
 {
@@ -1429,7 +1429,7 @@ no_memory:
 
 static const struct kernel_param_ops slow_ops = { .set = set_slow };
 module_param_cb(slow, &slow_ops, NULL, 0200);
-MODULE_PARM_DESC(slow, "write: <address>: maps of the thread's are slow in its domain; 0: no more");
+MODULE_PARM_DESC(slow, "write: <address>: slow down the thread's maps in the device's domain; 0: stop");
 
 /* The driver may be unbound, and another driver bound. */
 static int release_late(const char *text, const struct kernel_param *param)
@@ -1503,7 +1503,7 @@ static int fire(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops fire_ops = { .set = fire };
 module_param_cb(fire, &fire_ops, NULL, 0200);
-MODULE_PARM_DESC(fire, "write: the device writes to late memory; EFAULT if it does not land");
+MODULE_PARM_DESC(fire, "write: the device writes to late memory; EFAULT if the write does not land");
 
 /* As VFIO does, claims the group of the late device, which leaves the default domain. */
 static int own(const char *text, const struct kernel_param *param)
@@ -1524,7 +1524,7 @@ static int own(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops own_ops = { .set = own };
 module_param_cb(own, &own_ops, NULL, 0200);
-MODULE_PARM_DESC(own, "write 1 or 0: somebody else has the group of what is late, or not");
+MODULE_PARM_DESC(own, "write 1 or 0: claim or release the late device's group as VFIO does");
 
 /* Returns the reference count of the late device. */
 static int holders(char *text, const struct kernel_param *param)
@@ -1535,11 +1535,11 @@ static int holders(char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops holders_ops = { .get = holders };
 module_param_cb(holders, &holders_ops, NULL, 0400);
-MODULE_PARM_DESC(holders, "references of the device of what is late");
+MODULE_PARM_DESC(holders, "reference count of the late device");
 
 static const struct kernel_param_ops release_ops = { .set = release_late };
 module_param_cb(release, &release_ops, NULL, 0200);
-MODULE_PARM_DESC(release, "write: free what is late");
+MODULE_PARM_DESC(release, "write: free the late mappings");
 
 /* A free with a wrong handle frees nothing. */
 static int bad_unmap_free(struct device *dev)
@@ -1682,7 +1682,7 @@ static int tear_one(struct device *dev, void __iomem *registers,
 	for (u32 i = 0; i < pages; i++)
 		if (!lands(registers, (iova & PAGE_MASK) + i * PAGE_SIZE,
 			   page_address(memory + i)))
-			error = wrong(dev, "the device does not reach what is mapped");
+			error = wrong(dev, "the device does not reach a mapped page");
 	if (tear->twice)
 		dma_unmap_page(dev, iova, tear->bytes, DMA_BIDIRECTIONAL);
 	tear_unmap(dev, tear, &table, iova);
@@ -1926,7 +1926,7 @@ static int unrecorded(struct device *dev)
 		if (dma_mapping_error(dev, iova))
 			return wrong(dev, "dma_map_page() failed");
 		if (translated(dev, iova + pages * PAGE_SIZE))
-			error = wrong(dev, "what is behind it is mapped");
+			error = wrong(dev, "the page after the mapping is mapped");
 		else
 			drop_records(dev, iova, pages);
 		if (translated(dev, iova))
@@ -1996,11 +1996,11 @@ static int unrecorded_chunk(struct device *dev)
 	from = map_copied(dev, memory, DMA_FROM_DEVICE);
 	chunk = round_down(from, CHUNK_BYTES);
 	if (!to || !from)
-		error = wrong(dev, "it is not copied");
+		error = wrong(dev, "a buffer is not copied");
 	else if (!translated(dev, chunk) ||
 		 !translated(dev, chunk + CHUNK_BYTES - PAGE_SIZE) ||
 		 translated(dev, chunk + CHUNK_BYTES))
-		error = wrong(dev, "a chunk is not where it should be");
+		error = wrong(dev, "a chunk is not mapped as expected");
 	else
 		drop_records(dev, chunk, CHUNK_BYTES / PAGE_SIZE);
 	if (!error && translated(dev, from))
@@ -2087,7 +2087,7 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 	dev_info(dev, "rude: %u maps of 2 MiB, %u of a page; interrupts: %llx\n",
 		 large, all - large, doorbell);
 	if (!doorbell || (u64)large * SZ_2M < SZ_1G || all == WHOLE_MAPS)
-		error = wrong(dev, "it is not all that is below 4 GiB");
+		error = wrong(dev, "the maps do not fill the space below 4 GiB");
 	if (translated(dev, doorbell) != behind)
 		error = wrong(dev, "interrupts go elsewhere");
 	for (u32 i = 0; i < all; i++) {
@@ -2220,5 +2220,5 @@ static struct pci_driver rude_driver = {
 };
 module_pci_driver(rude_driver);
 
-MODULE_DESCRIPTION("A driver that behaves badly");
+MODULE_DESCRIPTION("A driver for tests of the DMA API");
 MODULE_LICENSE("GPL");

@@ -22,7 +22,9 @@ STARTS = "Linux version "
 PANIC = "Kernel panic - not syncing: sysrq triggered crash"
 
 REFUSED = "xsmmu: refused: this is a crash kernel, whose devices keep the kernel's own path"
-NOT_ATTACHED = "xsmmu: not attached, the device stays on the kernel's own path: it still uses the page tables of an earlier kernel"
+NOT_ATTACHED = (
+    "xsmmu: not attached, the device stays on the kernel's own path: it still uses the page tables of an earlier kernel"
+)
 
 
 def crash(folder: Path, sources: Path = PROJECT) -> Booted:

@@ -360,7 +360,7 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->pool.stuck_pages = 0;
 	xs_lock_init(&engine->tears.lock);
 	engine->tears.done = 0;
-	engine->tears.left = 0;
+	engine->tears.unnamed = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->backend, xs_depot_items(lg2),

@@ -44,7 +44,7 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
 {
 	for (u32 i = 0; i < pages; i++) {
 		xs_slot_t *slot = xs_space_slot(&engine->space, page + i);
-		xs_ref_t ref = xs_slot_left_ref(xs_a64_read(slot));
+		xs_ref_t ref = xs_slot_vacant_ref(xs_a64_read(slot));
 
 		if (ref != XS_REF_NONE && !xs_ref_hold(ref))
 			ref = XS_REF_NONE;

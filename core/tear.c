@@ -139,7 +139,7 @@ static struct xs_torn *xs_torn_new(struct xs_engine *engine,
 		return 0;
 	torn->page = found->page;
 	torn->pages = found->pages;
-	torn->left = found->pages;
+	torn->unnamed = found->pages;
 	return torn;
 }
 
@@ -201,14 +201,14 @@ static void xs_torn_take(struct xs_engine *engine, const struct xs_torn *torn)
 static void xs_torn_gone(struct xs_engine *engine, struct xs_torn *torn)
 {
 	if (!torn->gone)
-		engine->tears.left -= torn->left;
+		engine->tears.unnamed -= torn->unnamed;
 	torn->gone = true;
 }
 
 static void xs_torn_done(struct xs_engine *engine, struct xs_torn *torn)
 {
 	xs_torn_gone(engine, torn);
-	torn->left = 0;
+	torn->unnamed = 0;
 	if (torn->done)
 		return;
 	torn->done = true;
@@ -223,7 +223,7 @@ static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
 	u32 at = from > torn->page ? (u32)(from - torn->page) : 0;
 	u32 stop = end - torn->page < torn->pages ? (u32)(end - torn->page) :
 						    torn->pages;
-	u32 left = torn->left;
+	u32 before = torn->unnamed;
 
 	torn->meant |= from >= torn->page;
 	while (at < stop) {
@@ -231,13 +231,13 @@ static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
 		u32 count = 64 - at % 64 < stop - at ? 64 - at % 64 : stop - at;
 		u64 mask = xs_mask_of(at % 64, count);
 
-		torn->left -= xs_popcount(mask & ~*named);
+		torn->unnamed -= xs_popcount(mask & ~*named);
 		*named |= mask;
 		at += count;
 	}
 	if (!torn->gone)
-		engine->tears.left -= left - torn->left;
-	if (!torn->left)
+		engine->tears.unnamed -= before - torn->unnamed;
+	if (!torn->unnamed)
 		xs_torn_done(engine, torn);
 }
 
@@ -274,8 +274,8 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 		if (!torn)
 			return XS_TEAR_ALL;
 		if (claim->pages <= XS_BLOCK_PAGES)
-			xs_claim_leave(claim);
-		engine->tears.left += torn->pages;
+			xs_claim_vacate(claim);
+		engine->tears.unnamed += torn->pages;
 		xs_torn_add(engine, torn);
 	}
 	xs_torn_name(engine, torn, from, end);
@@ -550,5 +550,5 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 
 u64 xs_engine_torn_pages(struct xs_engine *engine)
 {
-	return xs_load(&engine->tears.left);
+	return xs_load(&engine->tears.unnamed);
 }

@@ -127,7 +127,7 @@ static void xs_claim_end(const struct xs_claim *claim)
 /*
  * How the memory of a claim is kept until its flush. XS_HELD_LATER: the driver keeps the
  * memory, and the slot of each page, a mapping of its own, remembers how the page can be held
- * (xs_slot_left()).
+ * (xs_slot_vacant_with_ref()).
  */
 enum xs_held { XS_HELD_NOT, XS_HELD, XS_HELD_LATER };
 
@@ -333,7 +333,7 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 	u32 count = 1;
 
 	if (promise && claim->pages == 1) {
-		xs_a64_set(claim->slots, xs_slot_left(claim->first));
+		xs_a64_set(claim->slots, xs_slot_vacant_with_ref(claim->first));
 		held = XS_HELD_LATER;
 	}
 	xs_count_unmap(engine, claim->pages);
@@ -354,22 +354,22 @@ bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim)
 	return xs_claim(engine, claim);
 }
 
-void xs_claim_leave(const struct xs_claim *claim)
+void xs_claim_vacate(const struct xs_claim *claim)
 {
 	u32 stop = 0;
 
 	for (u32 at = 0; at < claim->pages; at++) {
 		u64 slot = at ? xs_a64_read(&claim->slots[at]) : claim->first;
-		u64 left = XS_SLOT_VACANT;
+		u64 vacant = XS_SLOT_VACANT;
 
 		/* A slot that an earlier slot stands for has no information about the mapping. */
 		if (at >= stop && !xs_slot_is_vacant(slot)) {
 			if (xs_ref_can_be_held(xs_slot_ref(slot)))
-				left = xs_slot_left(slot);
+				vacant = xs_slot_vacant_with_ref(slot);
 			else if (claim->pages > 1)
 				stop = at + xs_slot_span(slot);
 		}
-		xs_a64_set(&claim->slots[at], left);
+		xs_a64_set(&claim->slots[at], vacant);
 	}
 }
 
@@ -506,7 +506,7 @@ static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 static xs_inline bool xs_slot_claim_for(xs_slot_t *slot, u64 *found,
 					bool promise)
 {
-	return promise ? xs_slot_claim_left(slot, found) :
+	return promise ? xs_slot_claim_with_ref(slot, found) :
 			 xs_slot_claim(slot, found);
 }
 
@@ -628,7 +628,7 @@ static xs_inline void xs_engine_unmap_one_deferred(struct xs_engine *engine,
 	found = xs_a64_read(&slots[xs_slot_at(page)]);
 	/* The driver keeps the page. The slot remembers how a stuck page can be held. */
 	if (xs_unlikely(!xs_slot_is_one(found)) ||
-	    xs_unlikely(!xs_slot_claim_left(&slots[xs_slot_at(page)], &found)))
+	    xs_unlikely(!xs_slot_claim_with_ref(&slots[xs_slot_at(page)], &found)))
 		goto any;
 	xs_count(counts, unmaps, 1);
 	batch = &xs_count_cpu(counts)->batch;
@@ -646,7 +646,7 @@ any:
 /* ---- many pages of a driver's block ---- */
 
 /* Claims a mapping of a single page; the slot remembers how the page can be held. */
-static bool xs_claim_one_left(struct xs_engine *engine, u64 page)
+static bool xs_claim_one_with_ref(struct xs_engine *engine, u64 page)
 {
 	xs_slot_t *slot = xs_space_slot(&engine->space, page);
 	u64 found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
@@ -654,7 +654,7 @@ static bool xs_claim_one_left(struct xs_engine *engine, u64 page)
 	do {
 		if (!xs_slot_is_one(found))
 			return false;
-	} while (!xs_slot_claim_left(slot, &found));
+	} while (!xs_slot_claim_with_ref(slot, &found));
 	return true;
 }
 
@@ -666,7 +666,7 @@ static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 	for (u64 rest = mask; rest; rest &= rest - 1) {
 		u64 at = page + xs_ctz(rest);
 
-		if (xs_likely(xs_claim_one_left(engine, at)))
+		if (xs_likely(xs_claim_one_with_ref(engine, at)))
 			claimed |= rest & -rest;
 		else
 			xs_tear(engine, at << XS_PAGE_LG2, 1);

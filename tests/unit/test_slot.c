@@ -13,10 +13,10 @@ static void check_one(xs_ref_t ref)
 	CHECK(xs_slot_is_one(slot) && !xs_slot_is_many(slot));
 	CHECK(xs_slot_ref(slot) == ref);
 	CHECK(slot != XS_SLOT_VACANT && !xs_slot_is_vacant(slot));
-	slot = xs_slot_left(slot);
+	slot = xs_slot_vacant_with_ref(slot);
 	CHECK(xs_slot_is_vacant(slot));
 	CHECK(!xs_slot_is_many(slot) && !xs_slot_is_one(slot));
-	CHECK(xs_slot_left_ref(slot) ==
+	CHECK(xs_slot_vacant_ref(slot) ==
 	      (xs_ref_can_be_held(ref) ? ref : XS_REF_NONE));
 }
 
@@ -67,9 +67,9 @@ static void claim(void)
 	CHECK(!xs_slot_claim(&slot, &stale) && stale == XS_SLOT_VACANT);
 	found = xs_slot_one((xs_ref_t)(size_t)64);
 	xs_a64_set(&slot, found);
-	CHECK(xs_slot_claim_left(&slot, &found) && found == 64);
-	CHECK(xs_slot_left_ref(xs_a64_read(&slot)) == (xs_ref_t)(size_t)64);
-	CHECK(!xs_slot_claim_left(&slot, &stale));
+	CHECK(xs_slot_claim_with_ref(&slot, &found) && found == 64);
+	CHECK(xs_slot_vacant_ref(xs_a64_read(&slot)) == (xs_ref_t)(size_t)64);
+	CHECK(!xs_slot_claim_with_ref(&slot, &stale));
 }
 
 struct race {

@@ -33,14 +33,14 @@ struct xs_claim {
 bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim);
 
 /**
- * xs_claim_leave - make the slots of a claim vacant
+ * xs_claim_vacate - make the slots of a claim vacant
  * @claim: claim
  *
- * Each slot remembers how its page can be held (xs_slot_left()).
+ * Each slot remembers how its page can be held (xs_slot_vacant_with_ref()).
  *
  * Context: entered.
  */
-void xs_claim_leave(const struct xs_claim *claim);
+void xs_claim_vacate(const struct xs_claim *claim);
 
 /**
  * xs_claim_remove_now - remove and invalidate a claimed mapping before the return

@@ -127,12 +127,12 @@ struct xs_cpu {
  * struct xs_tears - torn mappings (tear.h)
  * @lock: guards all members and the records of torn mappings
  * @done: records that xs_engine_mend() handles next
- * @left: pages of torn mappings that no unmap has named; also read without the lock
+ * @unnamed: pages of torn mappings that no unmap has named; also read without the lock
  */
 struct xs_tears {
 	xs_lock_t lock;
 	struct xs_torn *done;
-	u64 left;
+	u64 unnamed;
 };
 
 /**

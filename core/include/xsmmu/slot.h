@@ -12,7 +12,7 @@
  *   VACANT      no mapping begins here, or the page belongs to the mapping that
  *               began at an earlier page and has no reference of its own. Bits
  *               above the three lowest may be the reference of the page that was
- *               mapped here last (xs_slot_left()).
+ *               mapped here last (xs_slot_vacant_with_ref()).
  *   reference   how the page is held from the unmap to the flush: xs_ref_hold()
  *               takes the reference, unless the page is free already
  *   NONE        no reference to take: the page can never go back to an
@@ -166,25 +166,25 @@ static xs_inline bool xs_slot_claim(xs_slot_t *slot, u64 *found)
 }
 
 /**
- * xs_slot_left - vacant slot that remembers how the page can be held
+ * xs_slot_vacant_with_ref - vacant slot that remembers how the page can be held
  * @slot: value of the slot of a mapping of a single page
  *
  * Context: any.
  * Return: value of the slot.
  */
-static xs_inline u64 xs_slot_left(u64 slot)
+static xs_inline u64 xs_slot_vacant_with_ref(u64 slot)
 {
 	return slot | XS_SLOT_VACANT;
 }
 
 /**
- * xs_slot_left_ref - reference, not held, that a vacant slot remembers
- * @slot: value made by xs_slot_left()
+ * xs_slot_vacant_ref - reference, not held, that a vacant slot remembers
+ * @slot: value made by xs_slot_vacant_with_ref()
  *
  * Context: any.
  * Return: the reference, or XS_REF_NONE.
  */
-static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)
+static xs_inline xs_ref_t xs_slot_vacant_ref(u64 slot)
 {
 	u64 ref = slot & ~XS_SLOT_VACANT;
 
@@ -192,16 +192,16 @@ static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)
 }
 
 /**
- * xs_slot_claim_left - xs_slot_claim() that leaves xs_slot_left()
+ * xs_slot_claim_with_ref - xs_slot_claim() that leaves xs_slot_vacant_with_ref() in place
  * @slot: slot of a mapping of a single page
  * @found: expected value; on failure the present value
  *
  * Context: entered.
  * Return: false if another call has changed the slot.
  */
-static xs_inline bool xs_slot_claim_left(xs_slot_t *slot, u64 *found)
+static xs_inline bool xs_slot_claim_with_ref(xs_slot_t *slot, u64 *found)
 {
-	return xs_a64_try_acquire(slot, found, xs_slot_left(*found));
+	return xs_a64_try_acquire(slot, found, xs_slot_vacant_with_ref(*found));
 }
 
 /**

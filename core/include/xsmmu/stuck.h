@@ -79,7 +79,8 @@ void xs_stuck_set_ref(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t re
  * xs_stuck_hold - hold stuck pages of which no reference is held
  * @engine: engine
  * @page: first page
- * @pages: number of pages; each slot remembers how its page can be held (xs_slot_left())
+ * @pages: number of pages; each slot remembers how its page can be held
+ *   (xs_slot_vacant_with_ref())
  *
  * The driver has not freed the memory yet, because its call has not returned.
  *

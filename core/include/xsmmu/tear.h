@@ -33,7 +33,7 @@
  * @next_done: in the list of done records
  * @page: first page of the mapping
  * @pages: size of the mapping
- * @left: pages that no unmap has named; the device reaches the pages unless @gone
+ * @unnamed: pages that no unmap has named; the device reaches the pages unless @gone
  * @removing: calls that are removing pages of the mapping
  * @meant: an unmap began in the mapping, or continued from the mapping just before: the driver
  *   takes the mapping for unmapped
@@ -50,7 +50,7 @@ struct xs_torn {
 	struct xs_torn *next_done;
 	u64 page;
 	u32 pages;
-	u32 left;
+	u32 unnamed;
 	u32 removing;
 	bool meant;
 	bool done;

@@ -58,13 +58,13 @@ expect_policy() {
 case_bad_rules() {
 	load_refused 'refused: rules: missing = and policy: "class:02"' rules=class:02
 	load_refused 'refused: rules: unknown policy: "turbo"' "rules=class:01=strict;class:02=turbo"
-	load_refused 'refused: rules: no address, class:, vendor:device, driver: or \*: "eth0"' rules=eth0=strict
-	load_refused 'refused: rules: no address, .*: "class:0"' rules=class:0=strict
-	load_refused 'refused: rules: no address, .*: "class:zz"' rules=class:zz=strict
-	load_refused 'refused: rules: no address, .*: "driver:"' rules=driver:=strict
-	load_refused 'refused: rules: no address, .*: "00:20.0"' rules=00:20.0=strict
-	load_refused 'refused: rules: no address, .*: "8086:10d3:1"' rules=8086:10d3:1=strict
-	load_refused 'refused: rules: no address, .*: "01:00.0"' rules=01:00.0/8086=strict
+	load_refused 'refused: rules: invalid match, must be an address, class:, vendor:device, driver: or \*: "eth0"' rules=eth0=strict
+	load_refused 'refused: rules: invalid match, .*: "class:0"' rules=class:0=strict
+	load_refused 'refused: rules: invalid match, .*: "class:zz"' rules=class:zz=strict
+	load_refused 'refused: rules: invalid match, .*: "driver:"' rules=driver:=strict
+	load_refused 'refused: rules: invalid match, .*: "00:20.0"' rules=00:20.0=strict
+	load_refused 'refused: rules: invalid match, .*: "8086:10d3:1"' rules=8086:10d3:1=strict
+	load_refused 'refused: rules: invalid match, .*: "01:00.0"' rules=01:00.0/8086=strict
 	load_refused 'refused: rules: unknown tunable, or value out of range: "max_window_us"' rules=*=fused,max_window_us:0
 	load_refused 'refused: rules: unknown tunable, or value out of range: "fast"' rules=*=fused,fast
 	load_refused 'refused: rules: none has no tunables: "batch_pages:7"' rules=*=none,batch_pages:7

@@ -156,7 +156,12 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
     missed = 0
     print(f"{'mutant':<26}{'caught by':<11}{'operations':>11}{'seconds':>9}  replay")
     for mutant in wanted:
-        outcome = try_mutant(tools, mutant)
+        try:
+            outcome = try_mutant(tools, mutant)
+        except subprocess.TimeoutExpired as error:
+            missed += 1
+            print(f"{mutant.name:<26}{'NO END':<11}{'':>11}{error.timeout:>9.1f}  -", flush=True)
+            continue
         caught = outcome.checker or ("crash" if outcome.status not in (0, 1) else "")
         missed += not caught
         found = f"{mutant.name:<26}{caught or 'MISSED':<11}{outcome.operations:>11,}{outcome.seconds:>9.1f}"

@@ -145,9 +145,9 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev)
 }
 
 /*
- * Checks that the group can be attached, and attaches it. A driver is about to probe, and the device is locked and its domain
- * pinned, so the domain is the domain of the last xs_group_look(). The same holds in
- * engine_resume().
+ * Checks that the group can be attached, and attaches it. A driver is about to probe, and the
+ * device is locked and its domain pinned, so the domain is the domain of the last
+ * xs_group_look(). The same holds in engine_resume().
  */
 static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 {

@@ -32,7 +32,7 @@ static const struct xs_auto_line lines[] = {
 		 * against 2,010 for strict (`make lab`, docs/figures.md).
 		 */
 		XS_FACT_AWARE, "fused",
-		"all its drivers are batch-aware: fused is then strict, at a lower cost"
+		"all drivers are batch-aware: fused is then strict, at a lower cost"
 	}, {
 		/*
 		 * Of 1,024 verified pages a disk changed 919 under fused and none under strict
@@ -40,17 +40,17 @@ static const struct xs_auto_line lines[] = {
 		 * docs/levels.md). On hardware each unmap waits, as in the kernel's strict mode.
 		 */
 		XS_FACT_STORAGE, "strict",
-		"it has storage: a disk could change data after the data was verified"
+		"storage: a disk could change data after the data was verified"
 	}, {
 		/* No run shows which software depends on the data of other devices. */
 		XS_FACT_OTHER, "strict",
-		"it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
+		"a device that is neither storage nor an Ethernet NIC: such devices were never tested"
 	}, {
 		/*
 		 * No run covers an unknown IOMMU. `auto` is evaluated again when the driver binds.
 		 */
 		XS_FACT_ETHERNET | XS_FACT_IOMMU_UNKNOWN, "strict",
-		"its group does not translate, or the IOMMU is not known"
+		"the group does not translate, or the IOMMU is not known"
 	}, {
 		/*
 		 * vtd-cm: 2,787 against 1,325 for fused, because the command for a map stays (`make
@@ -59,7 +59,7 @@ static const struct xs_auto_line lines[] = {
 		 * was not measured, and the kernel's own choice is strict.
 		 */
 		XS_FACT_ETHERNET | XS_FACT_KERNEL_STRICT | XS_FACT_TOLD_OF_MAPS, "strict",
-		"the kernel's own path is strict (type DMA), and deferring saves only the command of the unmap: the IOMMU needs a command for each map"
+		"the kernel's own path is strict (type DMA); each map sends a command in any case, so deferring could save only half of the commands"
 	}, {
 		/*
 		 * kernel-strict has level strict in each row of `make matrix`, Attack; fused has
@@ -75,7 +75,7 @@ static const struct xs_auto_line lines[] = {
 		 * (the same, Attack).
 		 */
 		XS_FACT_ETHERNET | XS_FACT_TOLD_OF_MAPS, "fused",
-		"an Ethernet NIC: its polls flush deferred unmaps; this saves only the command of the unmap, as the IOMMU needs a command for each map"
+		"an Ethernet NIC: its polls flush deferred unmaps; each map sends a command in any case, so deferring saves only half of the commands"
 	}, {
 		/*
 		 * vtd: 610 against 2,054 for kernel-lazy; first stage, also in caching mode: 612
@@ -89,7 +89,7 @@ static const struct xs_auto_line lines[] = {
 		"an Ethernet NIC: its polls flush deferred unmaps"
 	}, {
 		0, "strict",
-		"it has no device that does DMA"
+		"no device that does DMA"
 	},
 };
 

@@ -56,22 +56,22 @@ case_auto_of_a_nic_that_the_kernel_makes_strict() {
 }
 
 case_auto_of_a_disk() {
-	auto_is $DATA "strict strict: it has storage"
+	auto_is $DATA "strict strict: storage"
 	auto_works $DATA strict strict
 	# The type of the kernel's own path has no influence.
 	set_group_type $DATA DMA-FQ
-	auto_is $DATA "strict strict: it has storage"
+	auto_is $DATA "strict strict: storage"
 	all_off
 }
 
 case_auto_of_another_device() {
-	auto_is $TESTDEV "strict strict: it has a device that is neither storage nor an Ethernet NIC"
+	auto_is $TESTDEV "strict strict: a device that is neither storage nor an Ethernet NIC"
 }
 
 # A group that does not translate yet is evaluated again when its driver binds.
 case_auto_before_the_type_is_changed() {
 	set_group_type $E1000E identity
-	auto_is $E1000E "strict strict: its group does not translate"
+	auto_is $E1000E "strict strict: the group does not translate"
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
 	in_force $E1000E strict
 	set_group_type $E1000E DMA-FQ
@@ -89,7 +89,7 @@ case_auto_before_the_type_is_changed() {
 case_auto_of_a_group() {
 	for member in 0000:09:00.0 0000:0a:00.0 0000:0b:00.0; do
 		unbind $member
-		auto_is $member "strict strict: it has storage"
+		auto_is $member "strict strict: storage"
 	done
 }
 
@@ -99,11 +99,11 @@ case_auto_when_a_disk_joins() {
 	disk=0000:0a:00.0
 	unbind $nic $disk 0000:0b:00.0
 	pull $disk
-	auto_is $nic "strict strict: it has a device that is neither"
+	auto_is $nic "strict strict: a device that is neither"
 	put $nic policy auto || failure "auto was refused: $(cat /tmp/put)"
-	auto_is $nic "strict strict: it has a device that is neither"
+	auto_is $nic "strict strict: a device that is neither"
 	plug_back $disk
-	auto_is $nic "strict strict: it has storage"
+	auto_is $nic "strict strict: storage"
 	put $nic policy none || failure "none was refused: $(cat /tmp/put)"
 }
 

@@ -67,9 +67,9 @@ case_auto_of_an_aware_driver() {
 	expect_equal "auto before" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
 	log_mark
 	aware api 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
-	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all its drivers are batch-aware: fused is then strict, at a lower cost"
+	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all drivers are batch-aware: fused is then strict, at a lower cost"
 	expect_equal "level" "$(get $TESTDEV level)" strict
-	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all its drivers are batch-aware"
+	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all drivers are batch-aware"
 	unbind $TESTDEV
 	expect_equal "auto afterwards" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
 	expect_balance $TESTDEV

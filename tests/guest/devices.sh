@@ -112,10 +112,10 @@ works_as_disks() {
 # By device class, without a bound driver.
 case_auto_by_class() {
 	for device in $AHCI $VIRTIO_BLK; do
-		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: it has storage: a disk could change data after the data was verified"
+		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: storage: a disk could change data after the data was verified"
 	done
 	for device in $XHCI $SDHCI; do
-		expect_equal "$device: auto" "$(get $device auto_policy | sed 's/, .*\| nor .*//')" "strict strict: it has a device that is neither storage"
+		expect_equal "$device: auto" "$(get $device auto_policy | sed 's/, .*\| nor .*//')" "strict strict: a device that is neither storage"
 	done
 	for device in $VMXNET3 $VIRTIO_NET; do
 		expect_equal "$device: auto" "$(get $device auto_policy)" "fused held: an Ethernet NIC: its polls flush deferred unmaps"

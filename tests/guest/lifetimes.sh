@@ -39,7 +39,7 @@ case_life_readers_beside_an_unplug() {
 	done
 	read_no_more
 	stall ''
-	expect_equal "root reads" "$(get $TESTDEV auto_policy)" "strict strict: it has a device that is neither storage nor an Ethernet NIC: no run covers such devices"
+	expect_equal "root reads" "$(get $TESTDEV auto_policy)" "strict strict: a device that is neither storage nor an Ethernet NIC: such devices were never tested"
 	all_off
 }
 
@@ -54,7 +54,7 @@ case_life_a_type_is_read_after_its_change() {
 	type=$(group_type $E1000E)
 	for _ in 1 2 3 4 5; do
 		set_group_type $E1000E identity
-		expect_equal "the reason" "$(get $E1000E auto_policy)" "strict strict: its group does not translate, or the IOMMU is not known"
+		expect_equal "the reason" "$(get $E1000E auto_policy)" "strict strict: the group does not translate, or the IOMMU is not known"
 		set_group_type $E1000E DMA
 		expect_equal "the reason" "$(get $E1000E auto_policy)" "strict strict: the kernel's own path is strict (type DMA)"
 	done

@@ -1053,14 +1053,14 @@ def test_a_rule_by_a_driver_that_no_module_is_called_like() -> None:
 def test_auto_is_the_modules_choice(kernel: Kernel) -> None:
     """The choice and its record use the name auto; the output shows the policy in force."""
     said = run("set", "eth1", "auto", "--rebind", "--persist", "--tables", "direct")
-    assert "(eth1): fused, level held, state attached; auto: an Ethernet NIC: it polls" in said
+    assert "(eth1): fused, level held, state attached; auto: an Ethernet NIC: its polls flush deferred unmaps" in said
     assert f"bus/pci/devices/{IGB}/xsmmu/policy auto" in kernel.writes
     assert rules.conf().read_text() == f"{IGB}/8086:10c9=auto,tables:direct\n"
     now = module.choice(Device(IGB))
     assert (now.policy, now.asked, now.auto) == (
         "fused",
         "auto",
-        module.Auto("fused", "held", "an Ethernet NIC: it polls"),
+        module.Auto("fused", "held", "an Ethernet NIC: its polls flush deferred unmaps"),
     )
     assert module.read(Device(IGB)).policy == "fused"
     assert {"auto", "none"}.isdisjoint(modes.offered(Device(IGB)))

@@ -33,7 +33,7 @@
 
 static char *policy = "none";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "appends the rules class:02=POLICY;*=strict, or *=auto for auto (default none)");
+MODULE_PARM_DESC(policy, "NAME: appends the rules class:02=NAME;*=strict, so network devices get NAME, all others strict; auto: appends *=auto (default none)");
 
 static char *rules = "";
 module_param(rules, charp, 0444);
@@ -99,7 +99,7 @@ static int read_policy(void)
 		return xs_rules_start(rules);
 	is_auto = !strcmp(policy, "auto");
 	if (!is_auto && !xs_policy_find(policy)) {
-		pr_err("refused: unknown policy \"%s\": docs/levels.md has the list\n",
+		pr_err("refused: unknown policy \"%s\"; valid are none, auto, copy, strict, lazy, fands, xsmmu and fused\n",
 		       policy);
 		return -EINVAL;
 	}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. The file policy lists all
- * policies with the choice in brackets, as transparent_hugepage/enabled does; if `auto` is chosen, auto_policy
- * names the policy. Statistics are one value a file and count since the module was loaded.
+ * policies with the choice in brackets, like /sys/kernel/mm/transparent_hugepage/enabled; if
+ * `auto` is chosen, auto_policy names the policy. Statistics are one value a file. Counters
+ * count since the module was loaded; live_pages, held_pages, stuck_pages, torn_pages and
+ * pool_bytes are present values.
  */
 #include <linux/capability.h>
 #include <linux/kobject.h>
@@ -166,7 +168,7 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 			"xsmmu: refused: choose a policy before %s\n", name);
 	else if (error == -EINVAL || error == -ERANGE)
 		dev_err(xdev->dev,
-			"xsmmu: refused: %s \"%.32s\" is out of range: must be %u to %u\n",
+			"xsmmu: refused: %s \"%.32s\": must be a whole number from %u to %u\n",
 			name, text, first, last);
 	return error;
 }

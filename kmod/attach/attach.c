@@ -24,6 +24,7 @@
 #include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/stringify.h>
 #include <trace/events/iommu.h>
 
 #include <xsmmu/dma.h>
@@ -125,7 +126,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev)
 	attachment->instance = xs_instance_get(&group->backend,
 					       group->assignment.tuning.copy_bytes);
 	if (!attachment->instance)
-		return "too many IOMMU groups are attached already";
+		return __stringify(XS_INSTANCES) " IOMMU groups are attached, the most that this version serves: unset the policy of another group first";
 	failure = xs_backend_init(&group->backend, &config);
 	if (!failure &&
 	    (xs_regions_reserve(group) ||

@@ -59,7 +59,7 @@ static int check_orphaned(struct xs_group *group, const struct xs_policy *policy
 {
 	if (policy || !xs_group_is_attached(group) || group->attachment.drivers)
 		return 0;
-	pr_err("group %d: refused: the group is orphaned, and %lld pages are still in use after their driver has gone\n",
+	pr_err("group %d: refused: the group is orphaned, and %lld pages are still in use after their driver has gone: close the programs that use the memory, then try again\n",
 	       iommu_group_id(group->iommu_group), xs_group_live(group));
 	return -EBUSY;
 }

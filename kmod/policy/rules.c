@@ -197,7 +197,7 @@ static int read_request(struct xs_request *request, char *text)
 		if (request->is_auto)
 			return refuse("auto has no tunables", word);
 		if (!read_tunable(&request->tuning, word))
-			return refuse("unknown tunable, or value out of range", word);
+			return refuse("unknown tunable, or value out of range; write NAME:NUMBER, with a colon", word);
 	}
 	return 0;
 }

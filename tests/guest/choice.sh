@@ -65,10 +65,11 @@ case_bad_rules() {
 	load_refused 'refused: rules: invalid match, .*: "00:20.0"' rules=00:20.0=strict
 	load_refused 'refused: rules: invalid match, .*: "8086:10d3:1"' rules=8086:10d3:1=strict
 	load_refused 'refused: rules: invalid match, .*: "01:00.0"' rules=01:00.0/8086=strict
-	load_refused 'refused: rules: unknown tunable, or value out of range: "max_window_us"' rules=*=fused,max_window_us:0
-	load_refused 'refused: rules: unknown tunable, or value out of range: "fast"' rules=*=fused,fast
+	load_refused 'refused: rules: unknown tunable, or value out of range; write NAME:NUMBER, with a colon: "max_window_us"' rules=*=fused,max_window_us:0
+	load_refused 'refused: rules: unknown tunable, or value out of range; write NAME:NUMBER, with a colon: "fast"' rules=*=fused,fast
+	load_refused 'refused: rules: unknown tunable, .*, with a colon: "copy_bytes=256"' rules=*=fused,copy_bytes=256
 	load_refused 'refused: rules: none has no tunables: "batch_pages:7"' rules=*=none,batch_pages:7
-	load_refused 'refused: unknown policy "turbo"' policy=turbo
+	load_refused 'refused: unknown policy "turbo"; valid are none, auto, .* and fused' policy=turbo
 	load_refused 'refused: unknown min_level "high"' min_level=high
 	load_refused 'refused: rules: level is below min_level: "lazy"' rules=*=lazy min_level=bounded
 	load_plain

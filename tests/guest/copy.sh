@@ -129,9 +129,9 @@ case_copying_is_chosen_before_a_driver_binds() {
 	accepted $DATA policy fused
 	expect_equal "the copy size under fused" "$(get $DATA copy_bytes)" 0
 	expect_equal "can_copy without a driver" "$(get $DATA can_copy)" 1
-	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is out of range: must be 0 to 4096'
-	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is out of range: must be 2 to 256'
-	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257" is out of range: must be 2 to 256'
+	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097": must be a whole number from 0 to 4096'
+	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1": must be a whole number from 2 to 256'
+	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257": must be a whole number from 2 to 256'
 	bind $DATA
 	expect_equal "can_copy of a driver that was bound without" "$(get $DATA can_copy)" 0
 	disk_start $DATA

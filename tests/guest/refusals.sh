@@ -88,13 +88,13 @@ case_tuning_before_a_policy() {
 # out_of_range FILE LAST
 out_of_range() {
 	for value in 0 $(($2 + 1)) 4294967295; do
-		refused $E1000E "$1" "$value" 'Numerical result out of range' "refused: $1 \"$value\" is out of range: must be 1 to $2"
+		refused $E1000E "$1" "$value" 'Numerical result out of range' "refused: $1 \"$value\": must be a whole number from 1 to $2"
 	done
 	for value in 4294967296 99999999999999999999; do
-		refused $E1000E "$1" $value 'Numerical result out of range' "refused: $1 \"$value\" is out of range: must be 1 to $2"
+		refused $E1000E "$1" $value 'Numerical result out of range' "refused: $1 \"$value\": must be a whole number from 1 to $2"
 	done
 	for value in many 1.5 -1 '' '1 2' 0x; do
-		refused $E1000E "$1" "$value" 'Invalid argument' "refused: $1 \"$value\" is out of range: must be 1 to $2"
+		refused $E1000E "$1" "$value" 'Invalid argument' "refused: $1 \"$value\": must be a whole number from 1 to $2"
 	done
 	for value in 1 "$2"; do
 		accepted $E1000E "$1" "$value"

@@ -62,6 +62,12 @@ def test_the_man_pages_have_it(tmp_path: Path) -> None:
         assert path.read_text().partition("\n.SH ")[0].endswith("\n.nh"), path.name
 
 
+def test_the_refusal_of_an_unknown_policy_names_all() -> None:
+    """The log line of the module parameter; the package has no copy of the table for the kernel log to point to."""
+    line = re.search(r'unknown policy \\"%s\\"; valid are ([^\\]*)', (PROJECT / "kmod/main.c").read_text())
+    assert line and re.findall(r"\w+", line[1].replace(" and ", " ")) == ["none", "auto", *policies.names()]
+
+
 def test_the_strongest_of_a_group() -> None:
     for names, strongest in {
         ("lazy", "fused"): "fused",

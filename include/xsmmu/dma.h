@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DMA API of xsmmu.ko for batch-aware drivers.
+ * DMA API of xsmmu.ko for batch-aware drivers. drivers/README.md of the source explains how to
+ * convert a driver, and how to build the driver against this header.
  *
  * A driver that unmaps many buffers at once needs a single invalidation for all of them, if the
  * driver waits for the invalidation before it frees or hands on any buffer. Such a driver
@@ -12,12 +13,12 @@
  *	xsmmu_flush(dev);
  *	... only now free, recycle or hand on the buffers
  *
- * Ordering: a flush covers the buffers that the caller has unmapped without a flush before, on
- * the CPU on which the flush runs. If the caller may have moved to another CPU in between
- * (process context: not in an interrupt, bottom halves and interrupts enabled), the flush
- * covers all CPUs. So unmaps and their flush belong into the same context, for example a NAPI
- * poll or an interrupt handler. Until the flush the device may still use the buffer, and the
- * IOVA is not used again.
+ * Ordering: a flush in an interrupt, or with interrupts or bottom halves off, covers only
+ * buffers that were unmapped before on the same CPU. So unmap and flush within one run of the
+ * NAPI poll or interrupt handler: the next run may be on another CPU, where its flush does not
+ * cover the buffers, and the device could still use memory that the driver has freed. A flush
+ * in process context, with interrupts and bottom halves on, covers the unmaps of all CPUs.
+ * Until the flush the device may still use the buffer, and the IOVA is not used again.
  *
  * Maps: some IOMMUs must be told of each map (virtio-iommu, AMD-Vi below a hypervisor, and VT-d
  * in caching mode or with a write buffer that must be flushed). A driver that maps many buffers
@@ -32,14 +33,21 @@
  * unmapped before the flush, for example on an error path. Other IOMMUs need no flush of maps,
  * and none is sent.
  *
- * The level of a batch-aware driver is `strict` under every policy that waits for the driver's
- * flush. An ordinary unmap of a batch-aware driver is flushed before the unmap returns, so it
- * stays correct for code with a single buffer.
+ * The level of a batch-aware driver is `strict` under every policy except `lazy`. An ordinary
+ * unmap of a batch-aware driver is flushed before the unmap returns, so code with a single
+ * buffer stays correct. Unmaps by the core kernel for the driver, such as the unmaps of a page
+ * pool, are ordinary unmaps, too: declare a driver as batch-aware only if its frequent unmaps
+ * use the _deferred forms.
+ *
+ * Context `any` below: process context, soft and hard interrupts, also with spinlocks held; not
+ * NMI. A flush waits for the IOMMU with interrupts off.
  *
  * Without the module, on a device that is not attached, and on a device without an IOMMU, all
  * calls are the ordinary DMA API: an unmap without a flush is an unmap, a map without a flush
  * is a map, and a flush does nothing. The module must be loaded before the driver, because the
- * driver finds the module by weak symbols; the module then stays as long as the driver does.
+ * driver finds the module by weak symbols (at boot: `softdep <driver> pre: xsmmu`); the module
+ * then stays as long as the driver does. If the driver was loaded first, all calls are the
+ * ordinary DMA API until the driver is loaded again, and stats/flush_explicit stays 0.
  *
  * The module's parameter debug=1 finds misuse on all IOMMUs: memory that is freed before its
  * flush; unmaps and maps that are not followed by a flush of their device; and unmaps without a
@@ -164,7 +172,8 @@ static inline void xsmmu_unmap_sg_attrs_deferred(struct device *dev,
  * @dev: device
  *
  * On return the device can use no buffer that the caller has unmapped without a flush before
- * the call, neither through the page table nor through a cache.
+ * the call, neither through the page table nor through a cache. In an interrupt, or with
+ * interrupts or bottom halves off, only buffers count that were unmapped on the same CPU.
  *
  * Context: any. Sends a command to the IOMMU and waits for completion, unless nothing is
  *   outstanding.

@@ -4,20 +4,20 @@
 #include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
-/* ---- bad unmaps ---- */
+/* ---- misuse ---- */
 
-void xs_engine_tell_bad_unmap(struct xs_engine *engine,
-			      const struct xs_bad_unmap *bad_unmap)
+void xs_engine_report_misuse(struct xs_engine *engine,
+			     const struct xs_misuse *misuse)
 {
 	xs_count(engine->counts, bad_unmaps, 1);
-	xs_ops(engine)->bad_unmap(xs_backend(engine), bad_unmap);
+	xs_ops(engine)->misuse(xs_backend(engine), misuse);
 }
 
-void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what)
+void xs_engine_report_ignored(struct xs_engine *engine, u64 iova, const char *what)
 {
-	struct xs_bad_unmap bad_unmap = { .what = what, .iova = iova };
+	struct xs_misuse misuse = { .what = what, .iova = iova };
 
-	xs_engine_tell_bad_unmap(engine, &bad_unmap);
+	xs_engine_report_misuse(engine, &misuse);
 }
 
 /* ---- flush points ---- */

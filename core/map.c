@@ -210,7 +210,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 
 static xs_noinline void xs_map_nothing(struct xs_engine *engine)
 {
-	xs_engine_bad_unmap(engine, 0, "a map of no pages, or of too many");
+	xs_engine_report_ignored(engine, 0, "a map of no pages, or of too many");
 }
 
 static u64 xs_place_many(struct xs_engine *engine,
@@ -418,7 +418,7 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 
 	xs_enter();
 	if (!pages || pages > XS_BLOCK_PAGES) {
-		xs_engine_bad_unmap(engine, 0, "a block of no pages, or of too many");
+		xs_engine_report_ignored(engine, 0, "a block of no pages, or of too many");
 	} else {
 		block = xs_place_own(engine, xs_policy_of(engine), pages, last);
 		iova = block ? block->iova : 0;
@@ -448,7 +448,7 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 					       own & ~mask))
 				return block;
 	}
-	xs_engine_bad_unmap(engine, iova, "a use of a block that is not the driver's own");
+	xs_engine_report_ignored(engine, iova, "a use of a block that is not the driver's own");
 	return 0;
 }
 

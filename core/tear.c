@@ -405,8 +405,8 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 {
-	struct xs_bad_unmap bad_unmap = {
-		.what = "an unmap of what is not mapped so",
+	struct xs_misuse misuse = {
+		.what = "an unmap that matches no mapping",
 		.iova = iova,
 		.pages = pages,
 	};
@@ -435,21 +435,21 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		page = found.page + found.pages;
 		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
 			return removed >= 0;
-		if (bad_unmap.mapped_pages) {
+		if (misuse.mapped_pages) {
 			/* A failure among several mappings is reported. */
 			if (removed < 0)
-				bad_unmap.removed = removed;
+				misuse.removed = removed;
 			continue;
 		}
-		bad_unmap.mapped_iova = found.page << XS_PAGE_LG2;
-		bad_unmap.mapped_pages = found.pages;
-		bad_unmap.removed = removed;
+		misuse.mapped_iova = found.page << XS_PAGE_LG2;
+		misuse.mapped_pages = found.pages;
+		misuse.removed = removed;
 	}
 	/* Pages that were unmapped before may wait for a flush. */
 	if (met < pages)
 		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_enter();
-	xs_engine_tell_bad_unmap(engine, &bad_unmap);
+	xs_engine_report_misuse(engine, &misuse);
 	xs_exit();
 	return false;
 }

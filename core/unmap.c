@@ -703,7 +703,7 @@ void xs_engine_unmap_in_block_deferred(struct xs_engine *engine, u64 iova,
 	xs_enter();
 	policy = xs_policy_of(engine);
 	if (page & (XS_BLOCK_PAGES - 1)) {
-		xs_engine_bad_unmap(engine, iova, "an unmap of a block that begins elsewhere");
+		xs_engine_report_ignored(engine, iova, "an unmap of a block that begins elsewhere");
 		for (; mask; mask &= mask - 1)
 			xs_unmap(engine, iova + xs_ctz(mask) * XS_PAGE_BYTES, 1,
 				 XS_UNMAP_NOW);

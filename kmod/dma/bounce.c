@@ -90,8 +90,8 @@ static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
 	xs_enter();
 	if (unlikely(!xs_pool_unmap_one(&backend->engine.pool, handle,
 					!(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
-		xs_engine_bad_unmap(&backend->engine, handle,
-				    "an unmap of a copy that is not there");
+		xs_engine_report_ignored(&backend->engine, handle,
+					 "an unmap of a copy that is not there");
 	xs_exit();
 	return true;
 }
@@ -249,8 +249,8 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 	xs_enter();
 	if (unlikely(size > XS_BOUNCE_MAX_BYTES ||
 		     !xs_pool_sync(&backend->engine.pool, handle, size, to_device)))
-		xs_engine_bad_unmap(&backend->engine, handle,
-				    "a sync of a copy that is not there");
+		xs_engine_report_ignored(&backend->engine, handle,
+					 "a sync of a copy that is not there");
 	xs_exit();
 }
 

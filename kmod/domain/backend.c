@@ -61,22 +61,25 @@ static const char *said_of_removal(int removed)
  * Warns once for each group, engine and kind of call, because a faulty driver repeats its
  * call. The stack trace names the driver.
  */
-static void backend_bad_unmap(void *data, const struct xs_bad_unmap *bad_unmap)
+static void backend_misuse(void *data, const struct xs_misuse *misuse)
 {
 	struct xs_backend *backend = data;
-	bool *told = bad_unmap->mapped_pages ? &backend->said_torn : &backend->said_ignored;
+	bool *told = misuse->mapped_pages ? &backend->said_torn : &backend->said_ignored;
 
 	if (READ_ONCE(*told))
 		return;
 	WRITE_ONCE(*told, true);
-	if (bad_unmap->mapped_pages)
+	if (misuse->mapped_pages)
 		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. %s An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
-		     backend->name, bad_unmap->pages, bad_unmap->iova,
-		     bad_unmap->mapped_pages, bad_unmap->mapped_iova,
-		     said_of_removal(bad_unmap->removed));
-	else
+		     backend->name, misuse->pages, misuse->iova,
+		     misuse->mapped_pages, misuse->mapped_iova,
+		     said_of_removal(misuse->removed));
+	else if (misuse->pages)
 		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
-		     backend->name, bad_unmap->what, bad_unmap->iova, bad_unmap->pages);
+		     backend->name, misuse->what, misuse->iova, misuse->pages);
+	else
+		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx. Report this trace to the driver's authors\n",
+		     backend->name, misuse->what, misuse->iova);
 }
 
 const struct xs_backend_ops xs_linux_backend = {
@@ -99,7 +102,7 @@ const struct xs_backend_ops xs_linux_backend = {
 	.add_chunk = chunk_add,
 	.drop_chunk = chunk_drop,
 	.short_of = chunks_short,
-	.bad_unmap = backend_bad_unmap,
+	.misuse = backend_misuse,
 	.flushed = backend_flushed,
 };
 

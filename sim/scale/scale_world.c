@@ -129,10 +129,10 @@ static void world_surplus(void *world)
 	world_trim_wanted = true;
 }
 
-static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
+static void world_misuse(void *world, const struct xs_misuse *misuse)
 {
 	(void)world;
-	scale_fail(bad_unmap->what);
+	scale_fail(misuse->what);
 }
 
 const struct xs_backend_ops world_ops = {
@@ -146,7 +146,7 @@ const struct xs_backend_ops world_ops = {
 	.free = world_free,
 	.quiesce = world_quiesce,
 	.surplus = world_surplus,
-	.bad_unmap = world_bad_unmap,
+	.misuse = world_misuse,
 };
 
 xs_counts_t *xs_counts_new(void)

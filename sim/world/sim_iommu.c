@@ -423,7 +423,7 @@ static void flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	sim_event(EV_FLUSH, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&flush);
 }
 
-static void bad_unmap(void *world, const struct xs_bad_unmap *call)
+static void misuse(void *world, const struct xs_misuse *call)
 {
 	(void)world;
 	if (!sim_me->straying)
@@ -451,6 +451,6 @@ const struct xs_backend_ops sim_ops = {
 	.add_chunk = copy_add_chunk,
 	.drop_chunk = copy_drop_chunk,
 	.short_of = copy_short_of,
-	.bad_unmap = bad_unmap,
+	.misuse = misuse,
 	.flushed = flushed,
 };

@@ -290,7 +290,7 @@ case_bad_unmaps() {
 		before=$(stat_of $TESTDEV bad_unmaps)
 		log_mark
 		rude bad_unmap || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_equal "$policy: warnings of bad unmaps" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
+		expect_equal "$policy: warnings of bad unmaps" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap that matches no mapping, IOVA 0x")" 1
 		expect_equal "$policy: warnings of mismatched unmaps" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
 		# The right unmap follows three bad unmaps that name all pages, and is a fourth bad unmap if the IOVAs
 		# are free by then.

@@ -236,10 +236,10 @@ static void world_quiesce(void *unused)
 	ex_grace(EX_SITE(EX_FULL, "quiesce"));
 }
 
-static void world_bad_unmap(void *unused, const struct xs_bad_unmap *bad_unmap)
+static void world_misuse(void *unused, const struct xs_misuse *misuse)
 {
-	if (!world.expected || strcmp(world.expected, bad_unmap->what))
-		ex_fail("bad unmap: %s", bad_unmap->what);
+	if (!world.expected || strcmp(world.expected, misuse->what))
+		ex_fail("bad unmap: %s", misuse->what);
 }
 
 static const struct xs_backend_ops ops = {
@@ -258,7 +258,7 @@ static const struct xs_backend_ops ops = {
 	.alloc = world_alloc,
 	.free = world_free,
 	.quiesce = world_quiesce,
-	.bad_unmap = world_bad_unmap,
+	.misuse = world_misuse,
 };
 
 /* ---- functions that platform_litmus.h declares ---- */

@@ -183,7 +183,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	CHECK(xs_engine_torn_pages(&world->engine) ==
 	      (world->exact_unmap ? 0 : mapped - pages));
 	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
-	CHECK(world->bad_unmap_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
+	CHECK(world->misuse_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
 	xs_engine_mend(&world->engine, false);
 	CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 	check_again(world, &mapping);
@@ -418,7 +418,7 @@ static void check_no_memory(struct world *world)
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 		s.live -= pages;
 		check(world, 1);
-		CHECK(world->bad_unmap_removed == XS_REMOVED_ALL);
+		CHECK(world->misuse_removed == XS_REMOVED_ALL);
 		CHECK(!driver_reachable(world, &mapping));
 		CHECK(!xs_engine_torn_pages(&world->engine));
 		CHECK(xs_engine_stuck_pages(&world->engine) == pages);
@@ -437,7 +437,7 @@ static void check_no_memory_failing(struct world *world)
 	world->removal_fails_in = 1;
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 	check(world, 1);
-	CHECK(world->bad_unmap_removed < 0);
+	CHECK(world->misuse_removed < 0);
 	CHECK(xs_engine_stuck_pages(&world->engine) == 2);
 	retry(world, &mapping);
 	driver_free(world, &mapping);

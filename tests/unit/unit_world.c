@@ -719,12 +719,12 @@ static void world_flushed(void *opaque, u32 cpu, u32 cause, u32 pages,
 		put(&world->flushed_pages_max, pages);
 }
 
-static void world_bad_unmap(void *opaque, const struct xs_bad_unmap *bad_unmap)
+static void world_misuse(void *opaque, const struct xs_misuse *misuse)
 {
 	struct world *world = opaque;
 
-	put(&world->bad_unmap_removed, bad_unmap->removed);
-	xs_warn_once(true, bad_unmap->what);
+	put(&world->misuse_removed, misuse->removed);
+	xs_warn_once(true, misuse->what);
 }
 
 /* Mandatory and optional backend operations. */
@@ -735,7 +735,7 @@ static void world_bad_unmap(void *opaque, const struct xs_bad_unmap *bad_unmap)
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
-	.quiesce = world_quiesce, .bad_unmap = world_bad_unmap
+	.quiesce = world_quiesce, .misuse = world_misuse
 
 static const struct xs_backend_ops bare_ops = { BARE_OPS };
 

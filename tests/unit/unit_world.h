@@ -122,7 +122,7 @@ struct world {
 	u64 parts_fail;		/* so many removals of parts fail from now on */
 	void (*part_failed)(struct world *world);	/* called after such a failure, */
 	bool records_lost;	/* after which records of its pages are lost: none is removed */
-	int bad_unmap_removed;	/* reported by the last bad unmap about the removal */
+	int misuse_removed;	/* reported by the last bad unmap about the removal */
 	bool record_fails;	/* @mapping finds no memory for a record */
 	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
 	bool map_fails_late;	/* after which the map fails */

@@ -153,7 +153,7 @@ def check_state(group: Group) -> Iterator[Finding]:
     bad_unmaps = _count(group, "bad_unmaps")
     if bad_unmaps:
         reason = (
-            f"{bad_unmaps:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"
+            f"{bad_unmaps:,} unmaps that matched no mapping: a driver's bug; the pages that they named are removed"
         )
         yield _of_group("risk", "bad_unmaps", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
     torn = _count(group, "torn_pages")

@@ -47,7 +47,7 @@ ROWS: Final = (
     Row("invalidations_total", "counter", "Invalidation commands, those that maps needed too", "inv_", "kind"),
     Row("map_flushes_total", "counter", "Invalidation commands that maps needed", "map_flushes"),
     Row("flushes_total", "counter", "Flushes, by what caused them", "flush_", "cause"),
-    Row("bad_unmaps_total", "counter", "Unmaps of what was not mapped so", "bad_unmaps"),
+    Row("bad_unmaps_total", "counter", "Unmaps that matched no mapping", "bad_unmaps"),
     Row("torn_pages", "gauge", "Pages in reach whose buffers were unmapped by a wrong size or address", "torn_pages"),
     Row("map_failures_total", "counter", "Maps that failed", "map_failures"),
     Row("copied_maps_total", "counter", "Buffers that were copied instead of mapped", "copied_maps"),

@@ -32,15 +32,17 @@ struct xs_commands {
 };
 
 /**
- * struct xs_bad_unmap - a call that the caller cannot mean
+ * struct xs_misuse - a call that the caller cannot mean: a bad unmap, or another call that the
+ *   engine has ignored
  * @what: description for a person
- * @iova: address that the caller named, in bytes
+ * @iova: address that the caller named, in bytes; 0 if the caller named no address
  * @pages: pages that the caller named; 0 if the call was not an unmap
  * @mapped_iova: of an unmap, the start of the first mapping that has some of the named pages
  * @mapped_pages: size of the mapping at @mapped_iova; 0 if no named page was mapped
- * @removed: return value of the backend's remove_part() for the mapping at @mapped_iova
+ * @removed: negative errno if named pages of any mapping could not be removed, or the removal is
+ *   not certain; else XS_REMOVED_ALL if the mapping at @mapped_iova was removed as a whole; else 0
  */
-struct xs_bad_unmap {
+struct xs_misuse {
 	const char *what;
 	u64 iova;
 	u32 pages;
@@ -214,10 +216,10 @@ struct xs_backend_ops {
 	void (*short_of)(void *backend);
 
 	/*
-	 * @bad_unmap: the engine has ignored a call that its caller cannot mean; or the call
+	 * @misuse: the engine has ignored a call that its caller cannot mean; or the call
 	 *   was an unmap, and only the named pages are removed. The engine is not at fault.
 	 */
-	void (*bad_unmap)(void *backend, const struct xs_bad_unmap *bad_unmap);
+	void (*misuse)(void *backend, const struct xs_misuse *misuse);
 
 	/* @flushed: a flush has finished on @cpu; for tracing. May be NULL. */
 	void (*flushed)(void *backend, u32 cpu, u32 cause, u32 pages, u32 ranges,

@@ -573,26 +573,26 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned);
 u64 xs_engine_torn_pages(struct xs_engine *engine);
 
 /**
- * xs_engine_tell_bad_unmap - count a misuse and tell the backend
+ * xs_engine_report_misuse - count a misuse and tell the backend
  * @engine: engine
- * @bad_unmap: description of the call
+ * @misuse: description of the call
  *
  * For the engine's own files.
  *
  * Context: entered.
  */
-void xs_engine_tell_bad_unmap(struct xs_engine *engine,
-			      const struct xs_bad_unmap *bad_unmap);
+void xs_engine_report_misuse(struct xs_engine *engine,
+			     const struct xs_misuse *misuse);
 
 /**
- * xs_engine_bad_unmap - xs_engine_tell_bad_unmap() of a call that the engine ignores
+ * xs_engine_report_ignored - xs_engine_report_misuse() of a call that the engine ignores
  * @engine: engine
  * @iova: address that the caller named, in bytes
  * @what: description for a person
  *
  * Context: entered.
  */
-void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what);
+void xs_engine_report_ignored(struct xs_engine *engine, u64 iova, const char *what);
 
 /**
  * xs_engine_map_failed - count a map that the backend refused

@@ -38,7 +38,7 @@ struct xs_counts {
 	u64 immediate_page;	/* and commands, by kind */
 	u64 immediate_domain;
 	u64 immediate_global;
-	u64 bad_unmaps;		/* unmaps of pages not mapped so, and other misuse */
+	u64 bad_unmaps;		/* unmaps that match no mapping, and other misuse */
 	u64 stuck_pages;	/* unmapped, and not removed by the backend */
 	u64 copied_maps;	/* buffers copied into a pool, */
 	u64 copied_unmaps;

@@ -15,7 +15,7 @@ static u32 pages;
 static void begin(u32 pages_)
 {
 	world_begin("fused");
-	world_expect("an unmap of what is not mapped so");
+	world_expect("an unmap that matches no mapping");
 	world_tears();
 	pages = pages_;
 	handed = 0;

@@ -13,7 +13,7 @@ static bool unmapped;
 static void begin(void)
 {
 	world_begin("fused");
-	world_expect("an unmap of what is not mapped so");
+	world_expect("an unmap that matches no mapping");
 	handed = 0;
 	unmapped = false;
 }

@@ -54,9 +54,9 @@ void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere)
 
 		if (xs_batch_is_empty(&cpu->batch))
 			continue;
-		flags = xs_cpu_visit(cpu);
+		flags = xs_cpu_lock_any(cpu);
 		xs_flush_promised(engine, cpu);
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 	if (!everywhere) {
 		struct xs_cpu *cpu;
@@ -73,7 +73,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 {
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
 	struct xs_batch *batch = &cpu->batch;
-	xs_flags_t flags = xs_cpu_visit(cpu);
+	xs_flags_t flags = xs_cpu_lock_any(cpu);
 	u64 deadline = 0;
 
 	batch->armed = false;
@@ -87,7 +87,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 			batch->armed = true;
 		}
 	}
-	xs_cpu_leave(cpu, flags);
+	xs_cpu_unlock_any(cpu, flags);
 	return deadline;
 }
 
@@ -99,14 +99,14 @@ void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause)
 
 		if (cause != XS_FLUSH_DRAIN && xs_batch_is_empty(&cpu->batch))
 			continue;
-		flags = xs_cpu_visit(cpu);
+		flags = xs_cpu_lock_any(cpu);
 		/* A running timer may be too late for a new window. */
 		if (cause == XS_FLUSH_DRAIN)
 			cpu->batch.armed = false;
 		xs_flush_batch(engine, cpu, cause);
 		if (cause == XS_FLUSH_DRAIN)
 			xs_place_close(engine, cpu);
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 }
 
@@ -160,10 +160,10 @@ static void xs_engine_limit(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_cpu_visit(cpu);
+		xs_flags_t flags = xs_cpu_lock_any(cpu);
 
 		xs_store(&cpu->batch.limit, 0);
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 }
 
@@ -175,14 +175,14 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 }
 
 /* Gives all cached IOVAs of CPUs and depots back to their blocks. */
-static void xs_engine_empty(struct xs_engine *engine)
+static void xs_engine_drain_caches(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_cpu_visit(cpu);
+		xs_flags_t flags = xs_cpu_lock_any(cpu);
 
 		xs_place_drain(engine, cpu);
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 	xs_place_drain_depots(engine);
 }
@@ -213,19 +213,19 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	 * caches more.
 	 */
 	if (moves)
-		xs_engine_empty(engine);
+		xs_engine_drain_caches(engine);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
 
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 {
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
-	xs_flags_t flags = xs_cpu_visit(cpu);
+	xs_flags_t flags = xs_cpu_lock_any(cpu);
 
 	xs_flush_batch(engine, cpu, XS_FLUSH_DRAIN);
 	cpu->batch.armed = false;
 	xs_place_drain(engine, cpu);
-	xs_cpu_leave(cpu, flags);
+	xs_cpu_unlock_any(cpu, flags);
 }
 
 /*
@@ -236,7 +236,7 @@ static void xs_engine_forget(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_cpu_visit(cpu);
+		xs_flags_t flags = xs_cpu_lock_any(cpu);
 
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 			struct xs_block *open = cpu->open[lg2];
@@ -245,7 +245,7 @@ static void xs_engine_forget(struct xs_engine *engine)
 			if (xs_space_block(&engine->space, page) != open)
 				xs_store(&cpu->open[lg2], &engine->none);
 		}
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 }
 
@@ -396,12 +396,12 @@ int xs_engine_add_pool(struct xs_engine *engine)
 	return 0;
 }
 
-static void xs_cpu_empty(struct xs_engine *engine, struct xs_cpu *cpu)
+static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu)
 {
-	xs_flags_t flags = xs_cpu_visit(cpu);
+	xs_flags_t flags = xs_cpu_lock_any(cpu);
 
 	xs_place_drain(engine, cpu);
-	xs_cpu_leave(cpu, flags);
+	xs_cpu_unlock_any(cpu, flags);
 }
 
 static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -417,7 +417,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 	/* A block that a CPU gives back may be on another CPU's partial list. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
-			xs_cpu_empty(engine, engine->cpus[i]);
+			xs_cpu_drain(engine, engine->cpus[i]);
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
 			xs_cpu_free(engine, engine->cpus[i]);

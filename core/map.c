@@ -639,9 +639,9 @@ void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere)
 
 		if (!xs_load_acquire(&cpu->unflushed.count))
 			continue;
-		flags = xs_cpu_visit(cpu);
+		flags = xs_cpu_lock_any(cpu);
 		xs_unflushed_flush(engine, cpu);
-		xs_cpu_leave(cpu, flags);
+		xs_cpu_unlock_any(cpu, flags);
 	}
 	if (!everywhere) {
 		struct xs_cpu *cpu;

@@ -236,24 +236,24 @@ static void xs_space_each_block(struct xs_space *space,
 	} while (leaf);
 }
 
-static void xs_block_forget(struct xs_block *block)
+static void xs_block_clear_entries(struct xs_block *block)
 {
 	xs_store(&block->entries, (void *)0);
 }
 
 void xs_space_clear_entries(struct xs_space *space)
 {
-	xs_space_each_block(space, xs_block_forget);
+	xs_space_each_block(space, xs_block_clear_entries);
 }
 
-static void xs_block_unmark(struct xs_block *block)
+static void xs_block_clear_dead(struct xs_block *block)
 {
 	xs_a64_set(&block->dead, 0);
 }
 
 void xs_space_clear_dead(struct xs_space *space)
 {
-	xs_space_each_block(space, xs_block_unmark);
+	xs_space_each_block(space, xs_block_clear_dead);
 }
 
 /* ---- set-up ---- */

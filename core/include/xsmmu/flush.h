@@ -12,7 +12,7 @@
 #include <xsmmu/engine.h>
 
 /**
- * xs_cpu_lock - lock the running CPU
+ * xs_cpu_lock - take the lock of the running CPU
  * @engine: engine
  * @flags: result, for xs_cpu_unlock()
  *
@@ -44,29 +44,29 @@ static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 }
 
 /**
- * xs_cpu_visit - enter and lock any CPU
+ * xs_cpu_lock_any - enter, and take the lock of any CPU
  * @cpu: CPU
  *
- * A call that visits each CPU enters for each, so that the time with preemption and interrupts
- * off does not grow with the number of CPUs. The caller keeps the engine alive.
+ * A call for all CPUs enters for each CPU, so that the time with preemption and interrupts off
+ * does not grow with the number of CPUs. The caller keeps the engine alive.
  *
  * Context: any.
- * Return: flags for xs_cpu_leave().
+ * Return: flags for xs_cpu_unlock_any().
  */
-static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
+static xs_inline xs_flags_t xs_cpu_lock_any(struct xs_cpu *cpu)
 {
 	xs_enter();
 	return xs_lock_irqsave(&cpu->lock);
 }
 
 /**
- * xs_cpu_leave - undo xs_cpu_visit()
+ * xs_cpu_unlock_any - undo xs_cpu_lock_any()
  * @cpu: CPU
- * @flags: from xs_cpu_visit()
+ * @flags: from xs_cpu_lock_any()
  *
  * Context: CPU's lock, which the call releases.
  */
-static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
+static xs_inline void xs_cpu_unlock_any(struct xs_cpu *cpu, xs_flags_t flags)
 {
 	xs_unlock_irqrestore(&cpu->lock, flags);
 	xs_exit();

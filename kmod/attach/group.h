@@ -11,7 +11,7 @@
  * group is orphaned: the devices keep the module's operations and the engine keeps its records,
  * but the module no longer uses the domain, which may change or go.
  *
- * Locks, outermost first:
+ * Locks, outermost first (DESIGN.md section 6 has a table of all locks, with those of the engine):
  *
  *   device_lock()	guards the DMA bits of struct device (see attach.c)
  *   xs_mutex		guards the list of groups and all state of groups and devices, except the

@@ -70,3 +70,40 @@ def test_each_dma_operation_that_is_filled_is_listed() -> None:
     filled = set(re.findall(r"\.(\w+) = ", _code(PROJECT / "kmod/dma/ops.c"))) - {"ops", "backend"}
     assert len(filled) > 10
     assert sorted(name for name in filled if f"`.{name}`" not in _listed()) == []
+
+
+def _used_in() -> list[str]:
+    """The column "used in" of each table that has one."""
+    found: list[str] = []
+    at = None
+    for line in _listed().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if "used in" in cells:
+            at = cells.index("used in")
+        elif not line.startswith("|"):
+            at = None
+        elif at is not None:
+            found.append(cells[at])
+    return found
+
+
+def _exists(name: str) -> bool:
+    """Whether a name is a path in kmod/ or in the checkout, or the name of a file that the module is built from."""
+    path = name.rstrip("/")
+    return (
+        (PROJECT / "kmod" / path).exists()
+        or (PROJECT / path).exists()
+        or ("/" not in path and any(file.name == path for file in _sources()))
+    )
+
+
+def test_files_and_functions_that_use_a_function_exist() -> None:
+    """A reader of a row looks there; files move, and are renamed."""
+    everything = "\n".join(_code(file) for file in _sources())
+    cells = _used_in()
+    assert len(cells) > 50
+    for cell in cells:
+        names = re.findall(r"(?<![\w/])(?:[\w-]+/)*[\w-]+\.[ch]\b|(?<![\w/])(?:[\w-]+/)+\w*", cell)
+        assert [name for name in names if not _exists(name)] == [], cell
+        functions = re.findall(r"`(\w+)\(\)`", cell)
+        assert [name for name in functions if not re.search(rf"\b{name}\b", everything)] == [], cell

@@ -83,7 +83,9 @@ def make_device(
         level = "none" if policy == "none" else "held"
         files = {"policy": text, "tables": "[kernel] direct", "level": level, "state": state, "max_window_us": "1000"}
         files |= {"batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0", "pool_mib": "64"}
-        files["auto_policy"] = "strict strict: storage" if disk else "fused held: an Ethernet NIC: its polls flush deferred unmaps"
+        files["auto_policy"] = (
+            "strict strict: storage" if disk else "fused held: an Ethernet NIC: its polls flush deferred unmaps"
+        )
         rows = {name: defaults_of(name).items() for name in MENU[2:]}
         files["defaults"] = "\n".join(f"{name},{','.join(map(':'.join, row))}" for name, row in rows.items())
         files["can_copy"] = "0" if driver and policy not in ("none", "copy") else "1"

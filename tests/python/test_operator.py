@@ -797,7 +797,11 @@ def test_status_under_auto() -> None:
     (folder / "policy").write_text("none [auto] copy strict lazy fands xsmmu fused\n")
     (row,) = document("status", "eth1", "-o", "json")["devices"]
     assert (row["path"], row["policy"], row["level"]) == ("fused", "fused", "held")
-    assert row["auto"] == {"policy": "fused", "level": "held", "reason": "an Ethernet NIC: its polls flush deferred unmaps"}
+    assert row["auto"] == {
+        "policy": "fused",
+        "level": "held",
+        "reason": "an Ethernet NIC: its polls flush deferred unmaps",
+    }
     assert "fused (auto)" in xsmmu("status", "eth1").output
     (folder / "state").write_text("idle\n")
     assert "fused chosen by auto, idle" in xsmmu("status", "eth1").output

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.python import guests, test_unit
+from tests.python import guests, test_decide, test_unit
 from tests.python.test_guest_ats import MACHINES as ATS
 from tests.python.test_guest_aware import AWARE, FLUSHED
 from tests.python.test_guest_aware import LONG as FLUSHED_FOR_LONG
@@ -43,7 +43,7 @@ MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
 # The other topic provides functions.
 MACHINES["drivers"] = DRIVERS
 
-ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS)
+ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS, test_decide.MUTANTS)
 
 
 @pytest.mark.parametrize("mutants", ALL, ids=lambda mutants: str(mutants.file))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Decisions of the module (kmod/policy) in userspace, under sanitizers and against planted bugs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from checks.mutants import Mutant, Mutants
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import build, host, root
+
+PARTS = ("core", "kmod", "tests/policy", "tests/unit")
+MUTANTS = Mutants("tests/policy/mutants.toml", PARTS)
+FLAGS = (
+    *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"),
+    *("-Wno-missing-field-initializers", "-Itests/policy/include", "-Icore/include", "-Itests/unit", "-pthread"),
+    *('-DXS_PLATFORM="platform_unit.h"', "-D__init=", "-DGFP_KERNEL=0"),
+)
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.fixture(scope="session")
+def tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+def outcome(tools: root.Root, source_dir: Path = PROJECT) -> tuple[int, str]:
+    flags = (*FLAGS, *SANITIZERS)
+    program = build.userspace(tools, "decide", ["tests/policy/test_decide.c"], flags, source_dir, PARTS)
+    return build.run_userspace(program, timeout=60)
+
+
+def test_decisions(tools: root.Root) -> None:
+    status, output = outcome(tools)
+    assert status == 0, output
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(tools: root.Root, mutant: Mutant) -> None:
+    with MUTANTS.planted(mutant) as source_dir:
+        status, output = outcome(tools, source_dir)
+    assert status != 0, output

@@ -34,7 +34,10 @@ struct xs_attribute {
 		{ #name, mode }, name##_show, store }
 #define XS_RO(name)	XS_ATTRIBUTE(name, 0444, NULL)
 #define XS_RW(name)	XS_ATTRIBUTE(name, 0644, name##_store)
-/* For files that reveal the traffic of other users, and for auto_policy, which may wait for a look. */
+/*
+ * For files that reveal the traffic of other users, and for auto_policy, which may wait for a
+ * look.
+ */
 #define XS_ROOT_ONLY(name)	XS_ATTRIBUTE(name, 0400, NULL)
 
 /* ---- policy and tuning ---- */

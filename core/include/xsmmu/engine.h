@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The engine: one instance for each IOMMU domain that is attached.
+ * The engine: one instance for each attached IOMMU group, also across a change of the group's
+ * domain.
  *
  * The engine places mappings, defers unmaps, and flushes. Life of a page:
  *
@@ -12,16 +13,20 @@
  *
  * Each CPU has an open block, magazines, a batch and statistics, guarded by the CPU's lock. The
  * two common cases take no lock: a map of a single page takes a free page of the open block by
- * one atomic operation, and an unmap appends to the batch by two. Lock order: a CPU's lock,
- * then the lock of a partial list, a depot or the space. No path holds two CPUs' locks. The
- * lock of torn mappings is never held together with another lock.
+ * one atomic operation. A deferred unmap of a single page takes two compare-and-swaps: of the
+ * slot, to claim the mapping, and of the batch's head, to allocate a record; a policy that holds
+ * pages adds a reference. Lock order: a CPU's lock, then the lock of a partial list, a depot or
+ * the space. No path holds two CPUs' locks. The lock of torn mappings is never held together with
+ * another lock.
  *
- * Each call reads the policy once. A policy change stores the new policy, waits for the calls
- * that may have read the old policy, and flushes the unmaps that those calls deferred. So the
+ * A call reads the policy, or @mode on the fast paths. A policy change stores both, waits for the
+ * calls that may have read an old value, and flushes the unmaps that those calls deferred. So the
  * new level holds for every mapping when the change returns.
  *
- * Context words in the engine's headers: "entered" means between xs_enter() and xs_exit();
- * "any" includes interrupts; "may sleep" means process context, not entered, no lock held.
+ * Context words in the engine's headers: "entered" means between xs_enter() and xs_exit(), so
+ * that quiesce() waits for the caller (in the module: with preemption off); "CPU's lock" means
+ * that lock held with interrupts off; "any" means process, softirq or interrupt context, entered
+ * or not; "may sleep" means process context, not entered, no lock held.
  */
 #ifndef XSMMU_ENGINE_H
 #define XSMMU_ENGINE_H
@@ -39,7 +44,8 @@
 #define XS_EMPTY_BLOCKS	16u
 
 /**
- * struct xs_tuning - values that the operator may set beside the policy
+ * struct xs_tuning - parameters of an engine beside the policy: tunables of the operator, and
+ *   @batch_aware, which the caller computes from the group's drivers
  * @window_us: bound on the age of a deferred unmap, in us, 1 .. 10,000,000
  * @batch_pages: threshold of XS_FLUSH_FULL, 1 .. 1,024 pages. A flush has at most this many
  *   pages plus one mapping of a block.
@@ -139,7 +145,8 @@ struct xs_tears {
  * struct xs_engine - an engine; the first cache line is constant under traffic
  * @policy: policy in force, an element of @rows. Written by xs_engine_set(), read without a
  *   lock.
- * @mode: XS_MODE_* of the policy
+ * @mode: XS_MODE_* of the policy, for the fast paths. Written after @policy: until xs_engine_set()
+ *   returns, a call may see one of the two old and the other new.
  * @tuning: tunables that the policy's row does not have. Written by xs_engine_set(), read
  *   without a lock.
  * @remembers: as in the configuration
@@ -149,12 +156,13 @@ struct xs_tears {
  * @ops: operations of the backend
  * @backend: first argument of the backend's operations
  * @rows: copy of the policy in force, and copy of the previous policy
- * @reserves: some block is reserved low or has reserved pages, or once was or had
+ * @reserves: set for good when the first block is reserved low or has reserved pages
  * @space: IOVA space
  * @none: block without a free page
  * @reclaimed_ns: start time of the last reclaim round, which takes back the IOVAs that CPUs
  *   cache
- * @reclaim_at: CPU at which the reclaim round continues; 0 if no round is in progress
+ * @reclaim_at: CPU at which the reclaim round continues. A round begins at CPU 0, so 0 means that
+ *   no round is in progress.
  * @depots: depots of magazines, by size
  * @pool: pool of bounce buffers for callers that ask for copies; without addresses until
  *   xs_engine_add_pool()
@@ -222,7 +230,7 @@ int xs_engine_init(struct xs_engine *engine,
  * The pool's addresses are reserved in the IOVA space: below 4 GiB if there is room.
  *
  * Context: may sleep; before the first map.
- * Return: 0 or -ENOMEM.
+ * Return: 0; -ENOMEM without memory, or without XS_POOL_BYTES of contiguous free IOVAs.
  */
 int xs_engine_add_pool(struct xs_engine *engine);
 
@@ -264,8 +272,9 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
  * xs_engine_settle - wait for running calls and flush deferred unmaps
  * @engine: engine
  *
- * On return all calls that were running have returned, and the unmaps that they deferred are
- * flushed. For a caller that has changed the requests which other callers make.
+ * On return all calls that were running have returned, and the unmaps that those calls deferred
+ * are flushed. Used after a change that all later calls see; for example, when maps have begun to
+ * fail for a detach.
  *
  * Context: may sleep.
  */
@@ -277,7 +286,8 @@ void xs_engine_settle(struct xs_engine *engine);
  *
  * Frees leaves of the tree and page-table pages, and calls xs_engine_mend().
  *
- * Context: may sleep; one caller at a time.
+ * Context: may sleep; never together with xs_engine_trim(), xs_engine_mend() or xs_engine_retry()
+ *   of the same engine (in the module: work_lock).
  */
 void xs_engine_trim(struct xs_engine *engine);
 
@@ -341,7 +351,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
  * Each page of the range is filled at most once. On failure, which counts as a failed map, any
  * subset of the pages may be mapped.
  *
- * Context: any that the backend's map() allows; not entered.
+ * Context: any; not entered.
  * Return: 0; a negative errno: undo by xs_engine_unmap(); XS_MAP_NOT_UNDONE: undo by a single
  *   xs_engine_unmap_failed_map().
  */
@@ -559,7 +569,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
  * @abandoned: also of mappings in which an unmap began, because the driver is gone and no other
  *   unmap will name the rest
  *
- * Context: may sleep; one caller at a time.
+ * Context: as xs_engine_trim().
  */
 void xs_engine_mend(struct xs_engine *engine, bool abandoned);
 
@@ -606,10 +616,8 @@ void xs_engine_map_failed(struct xs_engine *engine);
  * xs_engine_stuck_pages - pages that the backend could not remove (stuck.h), pools included
  * @engine: engine
  *
- * Under traffic parts of the sum may be from different times.
- *
- * Context: any.
- * Return: number of pages.
+ * Context: any, also under traffic.
+ * Return: number of pages; at least the number of pages that were stuck throughout the call.
  */
 u64 xs_engine_stuck_pages(const struct xs_engine *engine);
 
@@ -619,7 +627,8 @@ u64 xs_engine_stuck_pages(const struct xs_engine *engine);
  *
  * Releases the memory and the IOVAs of pages that the backend has removed.
  *
- * Context: may sleep; one caller at a time, xs_engine_trim() included.
+ * Context: as xs_engine_trim(); also never together with xs_pool_grow() or xs_pool_trim() of the
+ *   engine's pool.
  * Return: number of pages that are still stuck.
  */
 u64 xs_engine_retry(struct xs_engine *engine);

@@ -155,7 +155,7 @@ int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
  *
  * Counts nothing.
  *
- * Context: any that the backend's remove_again() allows.
+ * Context: any.
  * Return: false if the backend has failed again.
  */
 bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,

@@ -77,7 +77,7 @@ void xs_depot_destroy(struct xs_depot *depot);
  * @depot: depot
  * @item: result, a page number
  *
- * Context: CPU's lock, interrupts off.
+ * Context: CPU's lock.
  * Return: false if the CPU and the depot have no item.
  */
 bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item);
@@ -126,7 +126,7 @@ static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
  * @depot: depot
  * @item: page number
  *
- * Context: CPU's lock, interrupts off.
+ * Context: CPU's lock.
  * Return: false without room and without memory for another magazine.
  */
 bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
@@ -138,7 +138,7 @@ bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
  * @give: called for each item, with interrupts off
  * @context: first argument of @give
  *
- * Context: CPU's lock, interrupts off.
+ * Context: CPU's lock.
  */
 void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);

@@ -192,7 +192,8 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit);
  * xs_pool_grow - add the chunks that are wanted; at the limit, trim first
  * @pool: pool
  *
- * Context: may sleep; one caller at a time, xs_pool_trim() included.
+ * Context: may sleep; never together with xs_pool_grow(), xs_pool_trim() or xs_pool_retry() of the
+ *   same pool (in the module: work_lock).
  */
 void xs_pool_grow(struct xs_pool *pool);
 
@@ -200,7 +201,9 @@ void xs_pool_grow(struct xs_pool *pool);
  * xs_pool_retry - ask the backend again to remove stuck chunks
  * @pool: pool
  *
- * Context: may sleep; one caller at a time, xs_pool_grow() and xs_pool_trim() included.
+ * Called by xs_engine_retry().
+ *
+ * Context: as xs_pool_grow().
  */
 void xs_pool_retry(struct xs_pool *pool);
 
@@ -211,7 +214,7 @@ void xs_pool_retry(struct xs_pool *pool);
  *
  * CPUs close their open areas.
  *
- * Context: may sleep.
+ * Context: as xs_pool_grow(), which calls this function.
  * Return: number of freed chunks.
  */
 u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
@@ -228,7 +231,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
  * @copies: copy now; else the copy of a buffer that the device only reads is left to
  *   xs_pool_sync()
  *
- * Context: entered; any.
+ * Context: any; entered.
  * Return: IOVA in bytes; 0 if no bounce buffer is free, or none is possible.
  */
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_direction direction,
@@ -240,7 +243,7 @@ u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_direction dir
  * @iova: any address inside the bounce buffer
  * @copies: copy back if the device may write
  *
- * Context: entered; any.
+ * Context: any; entered.
  * Return: false if no buffer is mapped there.
  */
 bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies);
@@ -253,7 +256,7 @@ bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies);
  * @to_device: copy to the bounce buffer if the device may read; else copy back if the device
  *   may write
  *
- * Context: entered; any.
+ * Context: any; entered.
  * Return: false if @iova is outside all mapped buffers.
  */
 bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device);

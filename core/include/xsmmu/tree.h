@@ -61,8 +61,8 @@ struct xs_torn;
  * @open: a CPU hands out pages of the block
  * @lg2: log2 of the size of the block's order-n ranges, see partial.h
  * @reserved_low: the block belongs to the half of the space below 4 GiB that is reserved for
- *   devices that can use no other (space.h): pages go to such devices only, and come back to
- *   the block
+ *   devices that can use no other (space.h). Other devices get pages of the block only when no
+ *   other block is left. The pages come back to the block, not to a magazine.
  * @small: taken for small mappings; guarded by the space's lock
  * @partial: partial list that has the block
  * @next: next block in the list
@@ -180,7 +180,7 @@ void xs_tree_destroy(struct xs_tree *tree);
  * @end: end of the range, in blocks
  * @atomic: do not sleep
  *
- * Context: space's lock; may sleep without @atomic.
+ * Context: space's lock, with @atomic. Without @atomic: may sleep; no other CPU knows the tree.
  * Return: false without memory; new nodes and leaves stay.
  */
 bool xs_tree_grow(struct xs_tree *tree, u64 first, u64 end, bool atomic);

@@ -221,7 +221,12 @@ struct xs_backend_ops {
 	 */
 	void (*misuse)(void *backend, const struct xs_misuse *misuse);
 
-	/* @flushed: a flush has finished on @cpu; for tracing. May be NULL. */
+	/*
+	 * @flushed: a flush has finished on @cpu; for tracing. May be NULL. @cause: enum
+	 *   xs_flush_point. @pages: number of flushed pages. @ranges: number of invalidated
+	 *   ranges; 0 if the whole domain was invalidated. @oldest_ns: age of the oldest unmap in
+	 *   ns; 0 for an immediate flush.
+	 */
 	void (*flushed)(void *backend, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			const struct xs_commands *sent, u64 oldest_ns);
 };

@@ -45,8 +45,8 @@ static xs_inline u32 xs_lg2_ceil(u64 count)
 }
 
 /**
- * xs_mask_aligned - first members of all aligned groups of 64 members
- * @lg2: log2 of the size of a group
+ * xs_mask_aligned - members 0, 2^lg2, 2 * 2^lg2, ... of a set of 64
+ * @lg2: log2 of the distance, 0 .. 6
  *
  * Context: any.
  * Return: the set.

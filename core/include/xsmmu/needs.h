@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Requirements of the engine on its backend, checked.
+ * What the engine needs of a platform header. The end of this file checks types and sizes.
  *
  * Each backend (the Linux module, the unit tests, the simulation) has a platform header, for
  * primitives that are the same everywhere but spelled differently. The compiler's command line
@@ -61,13 +61,15 @@
  *   xs_ref_t     a held reference for a page (pointer-sized); see slot.h
  *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the three
  *              lowest bits of a reference are 0
- *   xs_memory_t  knowledge that the caller of a map of a single page has of the
- *              memory: xs_memory_at(phys), or better
+ *   xs_memory_t  description of the memory by the caller of a map of a single page:
+ *              xs_memory_at(phys), or the same value without the look-up (in the
+ *              module: the struct page)
  *              xs_memory_ref(memory) -> xs_ref_t: the same as xs_ref_of(phys)
  *   xs_ref_span(ref, phys) -> u32: number of pages from @phys on that are kept by
  *              holding @ref, the result of xs_ref_of(phys); at least 1
  *   xs_ref_hold(ref) -> bool: false, and nothing is held, if the page is free
- *   xs_ref_hold_fast(ref) -> bool: the same, but may fail without a reason
+ *   xs_ref_hold_fast(ref) -> bool: the same, but may also fail for a page that is
+ *              not free
  *   xs_ref_release(ref)
  *   xs_copy_in(bounce buffer, phys, bytes), xs_copy_out(phys, bounce buffer, bytes):
  *              copy memory into a bounce buffer of a pool, or back

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * A partial list: the blocks that a CPU has opened for small mappings, with lists of the blocks
- * that again have many free pages.
+ * that again have many free pages. Unlike in SLUB, a full block belongs to a partial list too: the
+ * partial list counts such a block, and only blocks with many free pages are listed.
  *
  * Blocks are sorted by size. A block of size lg2 is opened only for mappings of more than half
  * of 2^lg2 pages and at most 2^lg2 pages. So freed order-n ranges of the block fit again,
@@ -96,7 +97,7 @@ void xs_partial_add(struct xs_block *block);
 
 /* The share of a CPU's blocks that must be listed before a listed block is used. */
 enum xs_partial_when {
-	XS_PARTIAL_ANY,		/* no other block is left */
+	XS_PARTIAL_ANY,		/* any number of listed blocks suffices */
 	XS_PARTIAL_HALF = 2,	/* of a CPU that seems to have stopped mapping */
 	XS_PARTIAL_THIRD,		/* of the running CPU */
 };

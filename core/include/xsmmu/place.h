@@ -4,14 +4,14 @@
  * exists.
  *
  * Block placement: a CPU hands out free pages of its open blocks, with an open block for each
- * size. When an open block has no room left the CPU opens another block, in this order: a
- * listed block of its own if more than a third of its blocks are listed; a block of its
- * free-block cache; a listed block of another CPU if more than half of that CPU's blocks are
- * listed; a fresh block; any listed block. A block that is not listed has less than a quarter
- * of its pages free. So for each size, with a mapping counted as the next power of two, the
- * taken blocks have at most 2 times the pages that have been in use at once, 8/3 times for a
- * CPU that has stopped mapping, and a constant for each CPU. As long as there are few holes,
- * mappings that are neighbours in time are neighbours in IOVA.
+ * size. When an open block has no room left the CPU opens another block, in this order: a listed
+ * block of its own if more than a third of its blocks are listed; a block of its free-block
+ * cache; a listed block of another CPU if more than half of that CPU's blocks are listed; a fresh
+ * block; any listed block. A block that is neither open nor listed has less than a quarter of its
+ * pages in free order-n ranges. So for each size, with a mapping counted as the next power of
+ * two, the taken blocks have at most 2 times the pages that have been in use at once, 8/3 times
+ * for a CPU that has stopped mapping, and a constant for each CPU. As long as there are few
+ * holes, mappings that are neighbours in time are neighbours in IOVA.
  *
  * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks found
  * in the same way. An order-n range is an aligned power of two of pages; pages of the range

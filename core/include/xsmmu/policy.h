@@ -22,8 +22,8 @@ enum xs_flush_point {
 	XS_FLUSH_POLL,		/* a NAPI poll ended on this CPU */
 	XS_FLUSH_FULL,		/* the batch reached its threshold */
 	XS_FLUSH_TIME,		/* the oldest deferred unmap reached its bound */
-	XS_FLUSH_EXPLICIT,	/* the driver asked */
-	XS_FLUSH_DRAIN,		/* detach, policy change, CPU off-line */
+	XS_FLUSH_EXPLICIT,	/* the driver asked; also after a bad unmap */
+	XS_FLUSH_DRAIN,		/* detach, policy change, CPU offline, suspend */
 	XS_FLUSH_COUNT
 };
 
@@ -50,9 +50,9 @@ enum xs_hold {
 
 /* Guarantees of a policy, weakest first. */
 enum xs_level {
-	XS_LEVEL_NONE,		/* not a policy of the module */
-	XS_LEVEL_LAZY,		/* may outlive the reuse of the page */
-	XS_LEVEL_BOUNDED,	/* ends by the next flush point or the bound */
+	XS_LEVEL_NONE,		/* no guarantee: no policy in force, or stuck pages */
+	XS_LEVEL_LAZY,		/* access may last until after the page is reused */
+	XS_LEVEL_BOUNDED,	/* access ends by the next flush point or the bound */
 	XS_LEVEL_HELD,		/* and the page is not freed before */
 	XS_LEVEL_STRICT,	/* nothing stale when the unmap returns */
 };
@@ -84,7 +84,10 @@ struct xs_policy {
 	u32 copy_bytes;
 };
 
-/* The table, strictest first. */
+/*
+ * The table. The order of the rows is the order of the names in the file `policy`, and has no other
+ * meaning.
+ */
 extern const struct xs_policy xs_policies[];
 extern const u32 xs_policy_count;
 

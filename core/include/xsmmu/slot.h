@@ -38,8 +38,8 @@ typedef xs_atomic64_t xs_slot_t;
 #define XS_REF_UNHELD	((xs_ref_t)2)
 #define XS_REF_NONE	((xs_ref_t)1)
 
-#define XS_SLOT_MANY	4ULL
-#define XS_SLOT_VACANT	(XS_SLOT_MANY | 3)	/* a single bit separates the cases */
+#define XS_SLOT_MANY	4ULL	/* clear: a mapping of a single page */
+#define XS_SLOT_VACANT	(XS_SLOT_MANY | 3)
 #define XS_SLOT_KIND	3ULL	/* 0: a reference */
 #define XS_SLOT_COUNT_SHIFT	3
 

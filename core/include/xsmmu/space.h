@@ -9,8 +9,8 @@
  *
  * Blocks are taken from the bottom up. So IOVAs stay below 4 GiB for devices that wrongly claim
  * to address more. But half of the free blocks below 4 GiB is reserved for devices that can
- * address nothing else. A block of the reserved half is marked reserved_low, so that its pages
- * go to no other device (place.h).
+ * address nothing else. A block of the reserved half is marked reserved_low, so that other
+ * devices get its pages only when no other block is left (place.h).
  */
 #ifndef XSMMU_SPACE_H
 #define XSMMU_SPACE_H
@@ -24,8 +24,8 @@
  * @end_block: end of the blocks that may be handed out; constant
  * @lock: guards the tree and all members below
  * @low_free: free blocks below 4 GiB
- * @low_reserved: when no more than this many blocks below 4 GiB are free, the blocks are handed
- *   out only to devices that can use no other block
+ * @low_reserved: when no more than this many blocks below 4 GiB are free, the blocks go to devices
+ *   that can use no other block; other devices get the blocks only when no other block is left
  * @taken: blocks in use for small mappings
  * @empty_min: number of leaves without a taken block that xs_space_detach() leaves in place
  * @surplus: the backend has been told of empty leaves

@@ -4,9 +4,10 @@
  * translations. Each CPU writes its own statistics; readers add up all CPUs, so parts of a sum
  * taken under load may be from different times.
  *
- * Statistics are separate from the state of the engine: the engine decides nothing by statistics,
- * except that xs_engine_retry() does nothing while no page is stuck, and a leak check compares the
- * statistics with the state of the blocks.
+ * No map, unmap or flush depends on a counter. Two slow paths do: xs_engine_retry() returns at once
+ * while no page is counted as stuck, and the module orphans a group instead of detaching the group
+ * while xs_engine_live_pages() is above 0. A leak check compares the counters with the state of the
+ * blocks.
  *
  * Exposure is a histogram with XS_EXPOSURE_SUBS buckets for each power of two of ns. The upper
  * bound of a bucket is at most 25 % above its members, and all buckets, each printed on a line,

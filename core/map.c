@@ -410,7 +410,7 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 
 /* ---- blocks of a driver's own ---- */
 
-u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
+u64 xs_engine_alloc_block(struct xs_engine *engine, u32 pages, u64 last)
 {
 	struct xs_block *block;
 

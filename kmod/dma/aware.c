@@ -151,8 +151,8 @@ dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 	xs_enter();
 	backend = xs_backend_now(dev);
 	if (backend)
-		iova = xs_engine_take_block(&backend->engine, pages,
-					    last_address(dev, *dev->dma_mask));
+		iova = xs_engine_alloc_block(&backend->engine, pages,
+					     last_address(dev, *dev->dma_mask));
 	xs_exit();
 	return iova;
 }

@@ -59,7 +59,7 @@ static void take(struct own_block *block)
 
 	block->taking = true;
 	sim_map_begin(0);
-	iova = xs_engine_take_block(&sim.engine, pages, last);
+	iova = xs_engine_alloc_block(&sim.engine, pages, last);
 	sim_map_end(0);
 	block->taking = false;
 	if (!iova)

@@ -35,7 +35,7 @@ static void begin(struct world *world)
 	s.five = map(world, 5, MEMORY_FOLIO);
 	s.run = map(world, 3 * XS_BLOCK_PAGES + 7, MEMORY_COUNTED);
 	s.deferred = map(world, 1, MEMORY_COUNTED);
-	s.own = xs_engine_take_block(&world->engine, 10, LAST);
+	s.own = xs_engine_alloc_block(&world->engine, 10, LAST);
 	s.in_own = (struct mapping){ .pages = 1, .prot = PROT_READ_ };
 	CHECK(driver_map_at(world, &s.in_own, s.own + 3 * XS_PAGE_BYTES));
 	driver_unmap_only(world, &s.deferred, false);
@@ -972,9 +972,9 @@ static void check_blocks(struct world *world)
 		xs_engine_drop_in_block(engine, s.own, count);
 		check(world, 1);
 	}
-	CHECK(!xs_engine_take_block(engine, 0, LAST));
+	CHECK(!xs_engine_alloc_block(engine, 0, LAST));
 	check(world, 1);
-	CHECK(!xs_engine_take_block(engine, XS_BLOCK_PAGES + 1, LAST));
+	CHECK(!xs_engine_alloc_block(engine, XS_BLOCK_PAGES + 1, LAST));
 	check(world, 1);
 }
 
@@ -1003,7 +1003,7 @@ static void check_in_block(struct world *world)
 	/* Start inside the block: mapped pages are unmapped. */
 	xs_engine_unmap_in_block_deferred(engine, s.own + XS_PAGE_BYTES, 0x3);
 	check(world, 3);
-	own = xs_engine_take_block(engine, 2, LAST);
+	own = xs_engine_alloc_block(engine, 2, LAST);
 	CHECK(driver_map_at(world, &mapping, own + XS_PAGE_BYTES));
 	world->owner[(mapping.iova >> XS_PAGE_LG2) - world->first_page] =
 		mapping.serial * OWNER_SERIAL;

@@ -326,9 +326,9 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 	u64 first, other;
 
 	(void)policy;
-	first = xs_engine_take_block(&world->engine, 10, LAST);
+	first = xs_engine_alloc_block(&world->engine, 10, LAST);
 	CHECK(first && first % XS_BLOCK_BYTES == 0);
-	CHECK(!xs_engine_take_block(&world->engine, 64, XS_BLOCK_BYTES - 1));
+	CHECK(!xs_engine_alloc_block(&world->engine, 64, XS_BLOCK_BYTES - 1));
 	for (u32 i = 0; i < 10; i += 2) {
 		struct mapping *at = &many[i];
 
@@ -344,11 +344,11 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 2; i < 10; i += 4)
 		driver_unmap_aware(world, &many[i], 1, false);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
-	other = xs_engine_take_block(&world->engine, 64, LAST);
+	other = xs_engine_alloc_block(&world->engine, 64, LAST);
 	CHECK(other && other % XS_BLOCK_BYTES == 0);
 	xs_engine_drop_in_block(&world->engine, other, 64);
 	world->map_fails_in = 1;
-	first = xs_engine_take_block(&world->engine, 1, LAST);
+	first = xs_engine_alloc_block(&world->engine, 1, LAST);
 	CHECK(!driver_map_at(world, &page, first));
 	xs_engine_drop_in_block(&world->engine, first, 1);
 }
@@ -370,7 +370,7 @@ static void check_block_at_once(struct world *world,
 	bool waits = xs_policy_waits(policy);
 
 	for (u32 i = 0; i < 3; i++) {
-		u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+		u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 
 		CHECK(driver_map_block(world, many, 64, runs[i], iova) == 64);
 		for (u32 at = 0; at < 64; at++)
@@ -403,7 +403,7 @@ static void check_block_refused(struct world *world,
 				const struct xs_policy *policy)
 {
 	for (u64 n = 1; n <= 17 && !test_failed(); n++) {
-		u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+		u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 		u32 done;
 
 		world->map_fails_in = n;
@@ -485,7 +485,7 @@ static void block_only(void)
 /* A driver's block is empty when all of the driver's pages are unmapped. */
 static void check_block_part(struct world *world, const struct xs_policy *policy)
 {
-	u64 iova = xs_engine_take_block(&world->engine, 10, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 10, LAST);
 
 	for (u32 i = 0; i < 10; i++) {
 		many[i] = (struct mapping) { .pages = 1, .prot = PROT_READ_,
@@ -1408,7 +1408,7 @@ static u32 map_some(struct world *world)
 static void use_block(struct world *world)
 {
 	struct mapping *mappings = many + 64;
-	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 	u32 done;
 
 	if (!iova)
@@ -1499,7 +1499,7 @@ static void drain(void)
 	each_policy(check_drain);
 }
 
-/* A CPU that went off-line leaves nothing behind, and can return. */
+/* A CPU that went offline leaves nothing behind, and can return. */
 static void check_retire(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping one, two;
@@ -1788,7 +1788,7 @@ static void map_apart(struct world *world, u64 iova, u32 first, u32 end)
  */
 static void check_maps_apart(struct world *world, const struct xs_policy *policy)
 {
-	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 	bool domain = policy->scope == XS_SCOPE_DOMAIN;
 
 	map_apart(world, iova, 0, 4);
@@ -1818,7 +1818,7 @@ static void maps_apart(void)
  */
 static void check_maps_nested(struct world *world, const struct xs_policy *policy)
 {
-	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 	struct mapping all;
 
 	(void)policy;
@@ -1852,7 +1852,7 @@ static void maps_overflow(void)
 	u64 iova[4];
 
 	for (u32 i = 0; i < 4; i++)
-		iova[i] = xs_engine_take_block(&world->engine, 64, LAST);
+		iova[i] = xs_engine_alloc_block(&world->engine, 64, LAST);
 	/* Pages in descending order: each page is an extent, until all are joined. */
 	for (u32 i = 0; i < XS_UNFLUSHED_EXTENTS; i++) {
 		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,

@@ -354,8 +354,8 @@ static void starved(void)
 			driver_unmap(world, &many[1], false);
 			test_be_cpu(0);
 			CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
-			CHECK(!xs_engine_take_block(&world->engine, 64,
-						    XS_BLOCK_BYTES - 1));
+			CHECK(!xs_engine_alloc_block(&world->engine, 64,
+						     XS_BLOCK_BYTES - 1));
 			/* Do not fire timers: a timer would flush, too. */
 			world->now_ns += 90000;
 		}
@@ -550,7 +550,7 @@ static void reserved(void)
 	const struct xs_policy *pieces = xs_policy_find("xsmmu");
 	struct xs_tuning tuning = xs_tuning_default(pieces);
 	struct world *world = begin(xs_policy_find("fused"), 2, 1, 0);
-	u64 iova = xs_engine_take_block(&world->engine, 10, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 10, LAST);
 	struct mapping lone = { .pages = XS_BLOCK_PAGES };
 
 	for (u32 i = 0; i < 10; i++) {
@@ -775,7 +775,7 @@ static void check_low_own(const struct xs_policy *policy)
 
 	while (count < 11 * XS_BLOCK_PAGES)
 		many[count++] = map(world, 1, LAST);
-	iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LOW - 1);
+	iova = xs_engine_alloc_block(&world->engine, XS_BLOCK_PAGES, LOW - 1);
 	CHECK(iova && block_at(world, iova)->reserved_low);
 	for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
 		many[count + at] = (struct mapping){ .pages = 1 };
@@ -1007,7 +1007,7 @@ static void trim_many(void)
 
 	engine->space.empty_min = 3;
 	for (u32 i = 0; i < count; i++)
-		many[i].iova = xs_engine_take_block(engine, 1, LAST);
+		many[i].iova = xs_engine_alloc_block(engine, 1, LAST);
 	CHECK(engine->space.tree.leaves >= XS_DETACH_MAX + 4);
 	while (count--)
 		xs_engine_drop_in_block(engine, many[count].iova, 1);
@@ -1264,7 +1264,7 @@ static void named_own(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 40, 1, 0);
 	static struct xs_stats sum;
-	u64 iova = xs_engine_take_block(&world->engine, 20, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, 20, LAST);
 
 	for (u32 i = 0; i < 20 && !test_failed(); i++) {
 		many[i] = (struct mapping){ .pages = 1 };

@@ -242,8 +242,8 @@ static void check_in_block(bool no_batch)
 
 	for (u32 i = 0; i < xs_policy_count; i++) {
 		struct world *world = begin(&xs_policies[i]);
-		u64 iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES,
-						LAST);
+		u64 iova = xs_engine_alloc_block(&world->engine, XS_BLOCK_PAGES,
+						 LAST);
 
 		CHECK(driver_map_block(world, mappings, XS_BLOCK_PAGES, 4,
 				       iova) == XS_BLOCK_PAGES);
@@ -278,7 +278,7 @@ static void in_block(void)
 static void check_failed_in_block(struct world *world, u32 before, bool recovers)
 {
 	static struct mapping mappings[XS_BLOCK_PAGES];
-	u64 iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LAST);
+	u64 iova = xs_engine_alloc_block(&world->engine, XS_BLOCK_PAGES, LAST);
 	u32 rest = before + 4;
 
 	world->maps_not_undone = true;

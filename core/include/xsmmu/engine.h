@@ -463,7 +463,7 @@ void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages);
 void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
 
 /**
- * xs_engine_take_block - allocate a block of IOVA for a batch-aware driver
+ * xs_engine_alloc_block - allocate a block of IOVA for a batch-aware driver
  * @engine: engine
  * @pages: number of contiguous pages that the driver may use, 1 .. XS_BLOCK_PAGES
  * @last: highest IOVA in bytes, inclusive
@@ -476,7 +476,7 @@ void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
  * Context: any.
  * Return: the IOVA in bytes; 0 on failure.
  */
-u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last);
+u64 xs_engine_alloc_block(struct xs_engine *engine, u32 pages, u64 last);
 
 /**
  * xs_engine_map_in_block - map pages of a driver's block
@@ -552,7 +552,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu);
 void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause);
 
 /**
- * xs_engine_retire_cpu - a CPU has gone off-line
+ * xs_engine_retire_cpu - a CPU has gone offline
  * @engine: engine
  * @cpu: the CPU; the call may run on any CPU
  *

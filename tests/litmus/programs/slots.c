@@ -219,7 +219,7 @@ static void begin_same_run(void)
 /* A driver's own block, of one page. */
 static u64 map_own(void)
 {
-	u64 iova = xs_engine_take_block(&engine, 1, ~0ULL), phys = 0;
+	u64 iova = xs_engine_alloc_block(&engine, 1, ~0ULL), phys = 0;
 
 	ex_assert(xs_engine_map_in_block(&engine, iova, &phys, 1, 3));
 	return iova;
@@ -263,7 +263,7 @@ static void map_in_known(void)
 static void unmap_and_map_in_block(void)
 {
 	ex_assert(xs_engine_unmap(&engine, known, 1, true));
-	ex_assert(xs_engine_take_block(&engine, 1, ~0ULL) == known);
+	ex_assert(xs_engine_alloc_block(&engine, 1, ~0ULL) == known);
 	map_in_known();
 }
 

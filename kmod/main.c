@@ -201,7 +201,7 @@ static struct notifier_block forgetter = {
 };
 
 /*
- * The unmaps that an off-line CPU has deferred, and the memory that it caches, must not wait
+ * The unmaps that an offline CPU has deferred, and the memory that it caches, must not wait
  * for it.
  */
 static int cpu_dead(unsigned int cpu)

@@ -51,7 +51,7 @@ static bool look_is_due;
 
 /* ---- engine ---- */
 
-/* CPUs that go off-line after this retire from the engine. */
+/* CPUs that go offline after this retire from the engine. */
 static void running_add(struct xs_group *group)
 {
 	cpus_read_lock();

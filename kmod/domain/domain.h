@@ -231,7 +231,7 @@ void xs_backend_stop(void);
 /**
  * xs_backend_forget_cpu - take a backend off the list of a CPU's next NAPI poll
  * @backend: the backend
- * @cpu: a CPU that is off-line, or the calling CPU
+ * @cpu: a CPU that is offline, or the calling CPU
  *
  * Context: interrupts off if @cpu is the calling CPU.
  */

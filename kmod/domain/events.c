@@ -111,7 +111,7 @@ static void forget_this_cpu(void *backend)
 
 /*
  * Takes @backend off the lists of all CPUs. No CPU comes or goes meanwhile, so nobody else
- * changes the list of an off-line CPU.
+ * changes the list of an offline CPU.
  */
 static void forget_all(struct xs_backend *backend)
 {

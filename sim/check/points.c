@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Invariant 3, by flush points: pages deferred before a flushing call are flushed when the call
- * returns. The end of a poll and a CPU going off-line flush the pages unmapped by that CPU.
+ * returns. The end of a poll and a CPU going offline flush the pages unmapped by that CPU.
  * Under a policy that flushes empty blocks, no other page waits, and a batch stays below the
  * threshold. Anything else flushes nothing; in particular an unmap that can wait does not
  * flush.
@@ -137,7 +137,7 @@ void check_points(const struct sim_event *event)
 			check_cpu(event->page, called, "the end of a poll");
 		break;
 	case CALL_RETIRE:
-		check_cpu(event->page, called, "a CPU that goes off-line");
+		check_cpu(event->page, called, "a CPU that goes offline");
 		break;
 	case CALL_FLUSH:
 		check_all(called, "a flush");

@@ -258,7 +258,7 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_JUMP] = "time jump",
 		[FAULT_LATE_TIMER] = "late timer",
 		[FAULT_POLICY] = "change of policy",
-		[FAULT_OFFLINE] = "CPU off-line",
+		[FAULT_OFFLINE] = "CPU offline",
 		[FAULT_UNSURE] = "hold the long way",
 		[FAULT_TRIM] = "trim",
 		[FAULT_BAD_UNMAP] = "bad unmap",

@@ -60,7 +60,7 @@ enum sim_fault {
 	FAULT_LATE_TIMER,
 	/* An operator writes another policy or tunable under traffic. */
 	FAULT_POLICY,
-	/* A CPU goes off-line. Deferred unmaps and cached IOVAs of the CPU must not stay there. */
+	/* A CPU goes offline. Deferred unmaps and cached IOVAs of the CPU must not stay there. */
 	FAULT_OFFLINE,
 	/*
 	 * A page's reference is not where the fast path looks (huge pages whose page structs

@@ -104,7 +104,7 @@ static void check_named(void)
 			 (unsigned long long)left);
 	for (; xs_engine_next_mapping(&sim.engine, &iova, &pages); iova += pages * XS_PAGE_BYTES) {
 		if (!sim_is_inside(iova, pages) || mapped[sim_page_of(iova)] != pages)
-			sim_fail("accounts", "the engine names %u pages at %llx, which are not mapped so",
+			sim_fail("accounts", "the engine names %u pages at %llx, where no such mapping is",
 				 pages, (unsigned long long)iova);
 		count++;
 	}

@@ -56,7 +56,7 @@ struct sim_cpu {
 	u64 exits;		/* returns from outermost calls so far */
 	u32 bound;		/* nesting depth of pinning to this CPU */
 	bool online;
-	bool retiring;		/* the CPU stays off-line until this ends */
+	bool retiring;		/* the CPU stays offline until this ends */
 	bool poll_due;
 	bool polling;
 };

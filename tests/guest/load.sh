@@ -520,7 +520,7 @@ case_statistics_under_load() {
 toggle_cpu() {
 	toggle_left=$1
 	while [ "$toggle_left" -gt 0 ]; do
-		echo 0 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not go off-line"
+		echo 0 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not go offline"
 		sleep 0.2
 		echo 1 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not come back"
 		sleep 0.2
@@ -585,7 +585,7 @@ cpu_goes_at_give_back() {
 	# Some tenths of the detach's duration.
 	awk -v turns=$(($1 % 10 * 2000)) 'BEGIN{for (i = 0; i < turns; i++) x += i}'
 	unbind $TESTDEV
-	wait $offliner || failure "the CPU does not go off-line"
+	wait $offliner || failure "the CPU does not go offline"
 	echo 1 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not come back"
 	expect_balance $TESTDEV
 }

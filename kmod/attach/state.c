@@ -48,7 +48,8 @@ static bool is_stuck(const struct xs_group *group)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attachment.drivers || xs_backend_has_no_domain(&group->backend) || is_stuck(group))
+	if (!group->attachment.drivers ||
+	    xs_backend_has_no_domain(&group->backend) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->assignment.policy,
 			       group->attachment.is_aware);

@@ -10,9 +10,9 @@
  * "Sections" are readers on the DMA path: in an RCU section of the engine (xs_enter()), or in an
  * SRCU section of &xs_backend_srcu.
  *
- * The backend does not read the state of devices or of the assignment: attach.c passes what it needs
- * in struct xs_backend_config. Its functions are called with xs_mutex
- * held where the comment says so, which serializes them for a group.
+ * The backend does not read the state of devices or of the assignment: attach.c passes what it
+ * needs in struct xs_backend_config. Its functions are called with xs_mutex held where the
+ * comment says so, which serializes them for a group.
  */
 #ifndef XSMMU_DOMAIN_H
 #define XSMMU_DOMAIN_H
@@ -387,9 +387,9 @@ bool xs_backend_drain(struct xs_backend *backend);
  * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
  *	device left
  *
- * If @domain is another domain than the pages are stuck in, its devices do not reach the pages. If a
- * new domain was allocated at the address of the freed one, the retry finds nothing mapped, which is
- * right.
+ * If @domain is another domain than the pages are stuck in, its devices do not reach the pages.
+ * If a new domain was allocated at the address of the freed one, the retry finds nothing mapped,
+ * which is right.
  *
  * Context: xs_mutex; takes @work_lock; sleeps.
  * Return: true if the group has unmapped pages that could not be removed.

@@ -3,8 +3,9 @@
  * Stands in for the domain of a backend that has none. Part of path.c.
  *
  * The backend of an orphaned group has no domain: the group's own domain may change or go, so the
- * mappings were removed from it. Maps fail then, unmaps find nothing, and nothing is sent. No device
- * is ever attached to the struct here: the devices stay attached to the group's default domain.
+ * mappings were removed from it. Maps fail then, unmaps find nothing, and nothing is sent. No
+ * device is ever attached to the struct here: the devices stay attached to the group's default
+ * domain.
  */
 #include "domain.h"
 

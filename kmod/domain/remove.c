@@ -163,11 +163,11 @@ static bool is_in_doubt(const struct xs_backend *backend)
 
 /*
  * Removes a range that may be mapped only in part: a range with padding, the rest of a failed
- * map, or a range of which another call has removed pages. Two calls may work on the same range at
- * the same time. Returns 0, or a negative errno if the driver has not removed a mapped page. Without
- * a domain all pages are removed, unless pages could not be removed when the group left its own
- * domain. @stuck_live is set before the domain changes, and before a call that waits
- * for @sparse_lock looks for records that the failed removal has dropped.
+ * map, or a range of which another call has removed pages. Two calls may work on the same range
+ * at the same time. Returns 0, or a negative errno if the driver has not removed a mapped page.
+ * Without a domain all pages are removed, unless pages could not be removed when the group left
+ * its own domain. @stuck_live is set before the domain changes, and before a call that waits for
+ * @sparse_lock looks for records that the failed removal has dropped.
  */
 static noinline int remove_sparse(struct xs_backend *backend, xs_gather_t *gather,
 				  u64 iova, u64 pages, enum removal by)

@@ -92,8 +92,8 @@ static u64 name_copies(struct xs_backend *backend, u64 named)
 
 /*
  * On return the backend has no domain. Only retry_in_former_domain() uses the group's own domain
- * again for a while, to remove pages that the IOMMU driver could not remove here. An unmap that comes meanwhile or later finds its pages removed, or the pages become
- * stuck.
+ * again for a while, to remove pages that the IOMMU driver could not remove here. An unmap that
+ * comes meanwhile or later finds its pages removed, or the pages become stuck.
  */
 void xs_backend_leave(struct xs_backend *backend)
 {

@@ -102,8 +102,8 @@ struct xs_assignment xs_decide_request(const struct xs_situation *situation,
  * @choice: the choice
  * @floor: result: name of the floor, if the level of the policy is below; else NULL
  *
- * As xs_decide_request(), with a new sequence number. The caller refuses the choice if *@floor is not
- * NULL.
+ * As xs_decide_request(), with a new sequence number. The caller refuses the choice if *@floor is
+ * not NULL.
  *
  * Context: xs_mutex.
  */
@@ -119,10 +119,11 @@ struct xs_assignment xs_decide_choice(const struct xs_situation *situation,
  * @can_attach: the module can attach the device. The rule of another device does not change a
  *	group that is attached
  *
- * Grants an operator's choice for the device that is newer than the choice for the group; else, if
- * the operator has chosen nothing for the group, the rule for the device, if its level is higher.
- * Rules and remembered choices have passed the floor when they were made. The level of an attached group is never lowered.
- * Forgets a choice that was made for another device at the same address, and logs it.
+ * Grants an operator's choice for the device that is newer than the choice for the group; else,
+ * if the operator has chosen nothing for the group, the rule for the device, if its level is
+ * higher. Rules and remembered choices have passed the floor when they were made. The level of an
+ * attached group is never lowered. Forgets a choice that was made for another device at the same
+ * address, and logs it.
  *
  * Context: xs_mutex.
  * Return: the assignment; @now of @situation if nothing is to change.

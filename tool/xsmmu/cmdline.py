@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Parser of the kernel's command line, as next_arg() and parse_args() (the same in Linux 6.1, 6.12, 7.2 and 7.3).
 
-A word ends at a blank outside quotes, the word `--` ends the list, and `-` equals `_` in names. kmod/policy/boot.c reads
-the line by the same rules; tests/python/cmdline.toml has test cases for both.
+A word ends at a blank outside quotes, the word `--` ends the list, and `-` equals `_` in names. kmod/policy/boot.c
+reads the line by the same rules; tests/python/cmdline.toml has test cases for both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module's boot-time rules in /etc/xsmmu.conf: a rule per line, `#` begins a comment.
 
-A rule is MATCH=POLICY[,TUNABLE:VALUE...], where POLICY may be auto or none, in the module's syntax (kmod/policy/rules.c).
-The first rule that matches a device decides. XSMMU_CONF names another file.
+A rule is MATCH=POLICY[,TUNABLE:VALUE...], where POLICY may be auto or none, in the module's syntax
+(kmod/policy/rules.c). The first rule that matches a device decides. XSMMU_CONF names another file.
 """
 
 from __future__ import annotations

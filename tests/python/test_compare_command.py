@@ -23,7 +23,7 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ig
 from tests.python.sysfs import IGB, NVME0
 
 from xsmmu import compare as comparing
-from xsmmu import hooks, measure, module, spread
+from xsmmu import exposure, hooks, measure, module, spread
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
@@ -160,6 +160,8 @@ def test_few_runs_are_warned_of(kernel: Kernel, runs: int, few: bool) -> None:
         ([1.0, 1.0, 1.0, 1.0, 1.03], 0.015, [4]),
         ([5.0, 5.0, 5.0, 5.0, 0.0, 11.0], 0, [4, 5]),
         ([0.0] * 6, 0, []),
+        # A deviation that equals the bound is none.
+        ([0.0] * 5 + [0.5], 0.5, []),
         # On both sides; many equal values, so that there is no deviation; and a deviation that is too small to matter.
         ([1.0, 1.0, 1.0, 1.0, 0.5, 1.0], 0, [4]),
         ([100.0, 100.01, 99.99, 100.0, 100.5, 100.0], 0, []),
@@ -224,6 +226,27 @@ def test_the_exposure_stands_beside_the_bound(kernel: Kernel) -> None:
     assert second.startswith("max/bound: a page stayed reachable for 6.29ms, beyond 1.00ms")
     ranking = json.loads(run(*compare(kernel, "--runs", "1", "-o", "json")))["ranking"]
     bounds = {row["policy"]: row["exposure_bound_ns"] for row in ranking}
+def test_the_table_has_the_longest_exposure_of_all_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bound is a promise for each run, so neither the median nor the shortest run is compared with the bound."""
+    row: dict[str, Any] = {"policy": "fused", "level": "held", "exposure_bound_ns": 1_000_000}
+    row |= dict.fromkeys((*comparing.MODULES, "unmapped_pages", "deferred_pages"))
+    row |= {name: {"median": 1.0, "mad": 0.0, "min": 1.0, "max": 1.0, "relative": 1.0} for name in ("wall_s", "cpu_s")}
+    row |= {"exposure_max_ns": {"median": 400_000, "mad": 0, "min": 300_000, "max": 900_000, "relative": None}}
+    about: dict[str, Any] = {"device": IGB, "members": [], "drivers": [], "command": [], "figure": None}
+    about |= {"kernel": "", "cpus": 1, "module": None, "runs": 3, "warmup": 0}
+    comparing._print(comparing.Setup(**about, policies=["fused"], baseline="fused", rank="wall"), [row])
+    heads, cells = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
+    assert (heads[-1], cells[-1]) == ("max/bound", "900us/1.00ms")
+
+
+@pytest.mark.parametrize(
+    ("longest", "exact", "late"),
+    [(1000, True, False), (1001, True, True), (1250, False, False), (1251, False, True)],
+)
+def test_an_exposure_up_to_the_bound_is_in_time(longest: int, exact: bool, late: bool) -> None:
+    assert exposure.is_late(longest, 1000, exact) == late
+
+
     assert bounds == {"kernel-strict": None, "kernel-lazy": None, "fused": 1_000_000, "copy": 1_000_000}
 
 

@@ -229,6 +229,14 @@ def test_swap(machine: Machine) -> None:
     assert of_disk() == ["nvme0n1p2 is used as swap"]
 
 
+@pytest.mark.parametrize(("name", "shown"), [("a b", "a\\040b"), ("a\\b", "a\\134b")])
+def test_swap_with_an_escaped_name(machine: Machine, name: str, shown: str) -> None:
+    """The kernel escapes blanks and backslashes in /proc/swaps."""
+    machine.block(name, machine.sysfs / "devices/virtual/block" / name, on=("nvme0n1p2",))
+    machine.has("swaps", f"Filename Type Size Used Priority\n/dev/{shown} partition 1 0 -2\n")
+    assert of_disk() == [f"{name} is used as swap"]
+
+
 def test_swap_on_what_may_be_called_anything(machine: Machine) -> None:
     name = "a\N{EM SPACE}b"
     machine.block(name, machine.sysfs / "devices/virtual/block" / name, on=("nvme0n1p2",))

@@ -222,6 +222,20 @@ def test_the_kernels_own_path_is_no_cheapest_policy(synthetic: Summary, baseline
     assert baseline not in box.replace("x passthrough", "")
 
 
+def test_batch_aware_drivers_count_only_in_their_own_column(synthetic: Summary) -> None:
+    """A cheaper run with a batch-aware driver changes neither the page's nor the traffic's cheapest policy."""
+    cheaper = {"map_instructions_per_page": 1, "unmap_instructions_per_page": 2, "relative_to_passthrough": 1.001}
+    for run in [run for run in synthetic["runs"] if run["policy"] == "fused" and run["workload"] != "attack"]:
+        aware = {**run, "driver": "batch-aware", **{name: cost for name, cost in cheaper.items() if run[name]}}
+        if "cost" in run:
+            aware["cost"] = {**run["cost"], "value": 1.0}
+        synthetic["runs"].append(aware)
+    html = written(synthetic)
+    box = html[html.index('class="verdict"') : html.index("<nav")]
+    words = " ".join(Page(f"<p>{box.partition('>')[2].rpartition('</section>')[0]}</p>").words.split())
+    assert "held fused 581 fused 3.00 fused 1.040x" in words
+
+
 @pytest.mark.parametrize(
     ("policy", "landed", "wrong"),
     [

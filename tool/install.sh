@@ -2,19 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Installs for packages and for `make install`: install.sh tool|source|module|uninstall DESTDIR PREFIX.
-#   tool       the command, its man pages and completion, and what applies rules at boot
+#   tool       the command, man pages, completion, and the files that apply rules at boot
 #   source     the module's source, for DKMS
-#   module     xsmmu.ko and xsmmu_bench.ko, as `make modules` has built them, for the kernel KERNEL (by default the one that
-#              runs)
-#   uninstall  what tool and module put there, but for rules that were changed
+#   module     xsmmu.ko and xsmmu_bench.ko from `make modules`, for kernel KERNEL (by default the running kernel)
+#   uninstall  removes the files of tool and module, except changed rules
 set -eu
-umask 022 # all may use what is installed, whatever root's is
+umask 022 # installed files are for all users, even if root's umask is stricter
 
 cd "$(dirname "$0")/.."
 part=$1 destdir=$2 prefix=$3
 python=${PYTHON:-python3}
 
-# copy FILE...: to the folder $into
+# copy FILE...: copies to the folder $into
 into=
 copy() {
 	mkdir -p "$destdir$into"
@@ -34,23 +33,23 @@ fail() {
 
 case $prefix in
 /*[!/]*) ;;
-*) fail "PREFIX '$prefix' has to be the absolute path of a folder, as /usr/local" ;;
+*) fail "PREFIX '$prefix' is no absolute path of a folder: name a folder such as /usr/local" ;;
 esac
 case $prefix in
 *[!A-Za-z0-9/._+~-]* | */ | *//* | */../*)
-	fail "PREFIX '$prefix' has to be as the system writes it, of letters, digits and / . _ + ~ -, without / at its end"
+	fail "PREFIX '$prefix' is no canonical path: use letters, digits and / . _ + ~ -, without / at the end"
 	;;
 esac
 
 tool() {
 	"$python" -c 'import click, rich' 2>/dev/null ||
-		fail "$python lacks click or rich: install them (on Debian python3-click and python3-rich), or name another in PYTHON"
+		fail "$python lacks click or rich: install both (on Debian python3-click and python3-rich), or name another Python in PYTHON"
 	into=$prefix/share/xsmmu/xsmmu
-	rm -rf "$destdir$into" # an earlier version's
+	rm -rf "$destdir$into" # files of an earlier version
 	copy tool/xsmmu/*.py tool/xsmmu/schemas
-	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # of a checkout that was run
+	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # left in a checkout by runs
 	copy_as tool/bin/xsmmu "$prefix/bin/xsmmu" 755
-	# The one that has what the tool needs; /usr/bin/python3 may not.
+	# The Python that has click and rich; /usr/bin/python3 may lack both.
 	{
 		"$python" -c 'import sys; print(f"#!{sys.executable}")'
 		sed 1d tool/bin/xsmmu
@@ -64,14 +63,14 @@ tool() {
 		copy_as "$unit" "$prefix/lib/systemd/system/${unit##*/}"
 		sed -i "s|/usr/bin/xsmmu|$prefix/bin/xsmmu|" "$destdir$prefix/lib/systemd/system/${unit##*/}"
 	done
-	# From here on what is installed describes itself.
+	# From here on the installed tool makes its own man pages and completion.
 	export PYTHONPATH="$destdir$prefix/share/xsmmu" PYTHONDONTWRITEBYTECODE=1
 	"$python" tool/manpages.py "$destdir$prefix/share/man" tool/xsmmu.conf.5
 	for page in levels tool use; do
 		copy_as docs/$page.md "$prefix/share/doc/xsmmu/$page.md"
 	done
 	completion bash "$prefix/share/bash-completion/completions/xsmmu"
-	# /usr/share has a folder for what packages bring, /usr/local/share one for what the site has.
+	# zsh reads vendor-completions below /usr/share, and site-functions below /usr/local/share.
 	zsh=site-functions
 	[ "$prefix" != /usr ] || zsh=vendor-completions
 	completion zsh "$prefix/share/zsh/$zsh/_xsmmu"
@@ -92,7 +91,7 @@ kernel=${KERNEL:-$(uname -r)}
 modules='xsmmu.ko xsmmu_bench.ko'
 
 module() {
-	[ -e xsmmu.ko ] || fail "there is no xsmmu.ko: run make modules first"
+	[ -e xsmmu.ko ] || fail "xsmmu.ko does not exist: run make modules first"
 	for each in $modules; do
 		copy_as "$each" "/lib/modules/$kernel/updates/$each"
 	done
@@ -100,20 +99,20 @@ module() {
 }
 
 uninstall() {
-	# Of a package what is outside PREFIX would go, too.
+	# With a wrong PREFIX, files outside PREFIX would be taken from a package or from another installation.
 	[ -e "$destdir$prefix/share/xsmmu" ] || [ -e "$destdir$prefix/bin/xsmmu" ] ||
-		fail "there is no xsmmu below $destdir$prefix: name the PREFIX that it was installed with"
+		fail "xsmmu is not installed below $destdir$prefix: name the PREFIX of the installation"
 	! grep -qsx /usr/bin/xsmmu "$destdir/var/lib/dpkg/info/xsmmu.list" ||
-		fail "xsmmu is installed as a package, which has some of the same files: apt remove xsmmu xsmmu-dkms first"
+		fail "xsmmu is installed as a package with some of the same files: apt remove xsmmu xsmmu-dkms first"
 	[ -n "$destdir" ] || systemctl disable --now xsmmu.service xsmmu-metrics.timer 2>/dev/null || :
-	# What is to go is what would be installed.
+	# Removes the files that `tool` would install.
 	made=$(mktemp -d)
 	trap 'rm -r "$made"' EXIT
 	trap 'exit 1' HUP INT TERM
 	sh tool/install.sh tool "$made" "$prefix"
 	if ! cmp -s tool/xsmmu.conf "$destdir/etc/xsmmu.conf"; then
 		rm "$made/etc/xsmmu.conf"
-		[ ! -e "$destdir/etc/xsmmu.conf" ] || echo "$destdir/etc/xsmmu.conf stays: it was changed"
+		[ ! -e "$destdir/etc/xsmmu.conf" ] || echo "$destdir/etc/xsmmu.conf was changed, so it stays"
 	fi
 	(cd "$made" && find . -type f) | while read -r file; do
 		rm -f "$destdir/$file"
@@ -126,9 +125,9 @@ uninstall() {
 	if [ -z "$destdir" ]; then
 		[ ! -e "/lib/modules/$kernel" ] || depmod "$kernel"
 		systemctl daemon-reload 2>/dev/null || :
-		echo "the initramfs may have the module and its rules still: update-initramfs -u, or dracut --force; then reboot"
+		echo "the initramfs may still contain the module and its rules: update-initramfs -u, or dracut --force; then reboot"
 	fi
-	rm -rf "$destdir$prefix/share/xsmmu" # last, so that one that was stopped can be tried again
+	rm -rf "$destdir$prefix/share/xsmmu" # last, so that an interrupted uninstall can be repeated
 }
 
 case $part in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Man pages: manpages.py FOLDER CONF.5 writes FOLDER/man1, a page a command by its --help, and man5, by CONF.5."""
+"""Man pages: manpages.py FOLDER CONF.5 writes FOLDER/man1, a page per command from --help, and FOLDER/man5."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ from xsmmu.cli import app
 _ENDS = {
     "EXIT STATUS": """\
 .IP 0
-All went well.
+Success.
 .IP 1
-An error, whose message says what to do. Of
+Error; the message names the remedy. For
 .BR xsmmu-doctor (1):
-something blocks.
+a finding blocks the module.
 .IP 2
-The command line is wrong.
+Wrong command line.
 .IP 130
-It was interrupted; what had begun was ended and removed.
+Interrupted; unfinished work was ended and removed.
 """,
     "FILES": """\
 .TP
 .I /etc/xsmmu.conf
-The rules that are applied at boot; see
+Rules for boot; see
 .BR xsmmu.conf (5).
 .TP
 .I /etc/modprobe.d/xsmmu.conf
-What is made of them for
-.BR modprobe (8).
+The rules as options for
+.BR modprobe (8),
+written by
+.BR xsmmu-apply (1).
 """,
 }
 
 
 def roff(text: str) -> str:
-    """Plain text as roff reads it: nothing in it is a request or an escape."""
+    """Plain text, escaped so that roff finds no request and no escape."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^(?=[.'])", r"\\&", text, flags=re.MULTILINE)
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """A command and those below it, each with its context, which knows its whole name."""
+    """A command and its subcommands, each with its context, which has the full name."""
     yield command, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -59,7 +61,7 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
 
 
 def sections(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """A page's sections: their headings and their text in roff."""
+    """Headings and roff texts of a page's sections."""
     yield "NAME", f"{page(context)} \\- {roff(command.get_short_help_str(limit=200).rstrip('.'))}\n"
     usage = " ".join(command.collect_usage_pieces(context))
     yield "SYNOPSIS", f".B {roff(context.command_path)}\n{roff(usage)}\n"
@@ -88,22 +90,22 @@ def sections(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 
 def table() -> str:
-    """The meaning of policies and levels."""
+    """The tables of policies and levels."""
     lines = "\n".join(guide.lines())
     return f".nf\n{roff(lines)}\n.fi\n"
 
 
 def page(context: click.Context) -> str:
-    """The name of a command's page."""
+    """Name of a command's page."""
     return context.command_path.replace(" ", "-")
 
 
 def main(folder: Path, conf: Path) -> None:
-    """Write the pages. Their date is that of the build's sources, so that a build can be repeated."""
+    """Write the pages, dated by SOURCE_DATE_EPOCH for reproducible builds."""
     date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     for command, context in commands(app, click.Context(app, info_name="xsmmu", **app.context_settings)):
         name = page(context)
-        # Without hyphens of the formatter's in options and tunables, which people copy.
+        # No hyphenation: people copy options and tunables.
         text = f'.TH {roff(name.upper())} 1 {date} "xsmmu {__version__}" "xsmmu"\n.nh\n'
         text += "".join(f".SH {heading}\n{body}" for heading, body in sections(command, context))
         others = "xsmmu.conf (5)" if name == "xsmmu" else "xsmmu (1)"

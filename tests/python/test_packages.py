@@ -342,7 +342,7 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     install = ["sh", f"{PROJECT}/tool/install.sh", "tool", f"{tmp_path}", "/usr/local"]
     lacking = subprocess.run(install, env={**os.environ, "PYTHON": "false"}, capture_output=True, text=True)
     assert (lacking.returncode, list(tmp_path.iterdir())) == (1, [])
-    assert "false lacks click or rich: install them" in lacking.stderr
+    assert "false lacks click or rich: install both" in lacking.stderr
     env = {**os.environ, "PYTHON": sys.executable}
     subprocess.run(install, check=True, env=env, umask=0o077)
     assert not [path for path in tmp_path.rglob("*") if not path.stat().st_mode & 0o4]
@@ -425,7 +425,7 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     script("tool")
     (root / "usr/local/bin/xsmmu").unlink()
     (root / "etc/xsmmu.conf").write_text("*=strict\n")
-    assert script("uninstall") == f"{root}/etc/xsmmu.conf stays: it was changed\n"
+    assert script("uninstall") == f"{root}/etc/xsmmu.conf was changed, so it stays\n"
     assert sorted(left()) == [Path("etc/xsmmu.conf"), others.relative_to(root)]
     assert not [*temporary.iterdir()]
 
@@ -451,9 +451,9 @@ def test_uninstall_of_a_kernels_modules(tmp_path: Path, asked: str) -> None:
 @pytest.mark.parametrize(
     ("prefix", "said"),
     [
-        *((prefix, "has to be") for prefix in ("", "/", "usr", "/usr/", "/opt/a b", "/opt/a&b", "/opt/../usr")),
-        ("/opt", "there is no xsmmu below "),
-        ("/usr", "there is no xsmmu below "),
+        *((prefix, "is no ") for prefix in ("", "/", "usr", "/usr/", "/opt/a b", "/opt/a&b", "/opt/../usr")),
+        ("/opt", "xsmmu is not installed below "),
+        ("/usr", "xsmmu is not installed below "),
         ("/usr/local", "xsmmu is installed as a package"),
     ],
 )

@@ -43,10 +43,10 @@ case_a_session_of_the_link() {
 		ip -6 route replace fe80::/64 dev "$each" metric 256
 	done
 	session "fe80::7%$one" 50000 "fe80::1%$one"
-	refused $E1000E "this SSH session, from fe80::7, is by $one"
+	refused $E1000E "this SSH session, from fe80::7, uses $one"
 	accepted $IGB
 	session "fe80::7%$two" 50000 "fe80::1%$two"
-	refused $IGB "this SSH session, from fe80::7, is by $two"
+	refused $IGB "this SSH session, from fe80::7, uses $two"
 	accepted $E1000E
 	unset SSH_CONNECTION
 	all_off
@@ -61,9 +61,9 @@ case_a_session_of_a_vrf() {
 	ip route add 198.51.100.0/24 dev $one
 	ip route add 198.51.100.0/24 dev $two table 10
 	session 198.51.100.7 50000 10.0.1.1
-	refused $IGB "from 198.51.100.7, may be by $two"
+	refused $IGB "from 198.51.100.7, may use $two"
 	connection mgmt 10.0.1.1 198.51.100.7 50000
-	refused $IGB "from 198.51.100.7, is by $two"
+	refused $IGB "from 198.51.100.7, uses $two"
 	accepted $E1000E
 	kill $connection
 	ip link del mgmt
@@ -78,16 +78,16 @@ case_a_session_by_rules() {
 	ip route add default dev $two table 100
 	ip rule add to 198.51.100.0/24 lookup 100
 	session 198.51.100.7 50000 10.0.0.9
-	refused $IGB "from 198.51.100.7, is by $two"
-	refused $E1000E "the only default route is by $one"
+	refused $IGB "from 198.51.100.7, uses $two"
+	refused $E1000E "the only default route uses $one"
 	ip rule del to 198.51.100.0/24 lookup 100
 	accepted $IGB
 	ip rule add fwmark 5 lookup 100
-	refused $IGB "from 198.51.100.7, may be by $two"
+	refused $IGB "from 198.51.100.7, may use $two"
 	ip rule del fwmark 5 lookup 100
 	# The interface has the address that the client uses.
 	session 198.51.100.7 50000 10.0.1.1
-	refused $IGB "from 198.51.100.7, may be by $two"
+	refused $IGB "from 198.51.100.7, may use $two"
 	ip route del default dev $one
 	unset SSH_CONNECTION
 	all_off
@@ -100,7 +100,7 @@ case_a_session_by_open_vswitch() {
 	ip addr add 10.0.1.1/24 dev br-ex
 	ip link set br-ex up
 	session 10.0.1.2 50000 10.0.1.1
-	refused $IGB "from 10.0.1.2, is by br-ex"
+	refused $IGB "from 10.0.1.2, uses br-ex"
 	accepted $E1000E
 	unset SSH_CONNECTION
 	expect "the datapath does not go" python3 /opt/essential_network.py remove ovs-system

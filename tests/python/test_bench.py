@@ -97,18 +97,20 @@ def test_what_people_see(tmp_path: Path) -> None:
         "0.5000",
     ]
     assert said[2].split()[0] == "strict"
-    assert said[3] == ("a buffer of 4096 bytes, 256 at a time; medians of 6 rounds, ± median deviation; x: to strict")
+    assert said[3] == (
+        "buffers of 4096 bytes, 256 at a time; medians of 6 rounds, ± median deviation; x: relative to strict"
+    )
     assert len(said) == 4
     (tmp_path / "proc/cpuinfo").write_text("flags\t\t: fpu hypervisor tsc\n")
     said = run("bench", FREE, "--rounds", "6", "--policies", "copy").splitlines()
-    assert said[-2].startswith("note: copy maps whole pages: ")
-    assert said[-1].startswith("note: a hypervisor is below")
+    assert said[-2].startswith("note: copy maps whole pages; ")
+    assert said[-1].startswith("note: this is a virtual machine")
 
 
 def test_a_driver_gives_way_by_leave_only(kernel: Kernel) -> None:
     error = put_back(kernel, "bench", "eth1")
     assert error.code == "driver-bound"
-    assert f"{IGB} (eth1) to igb; bench takes the driver's place" in error.message
+    assert f"drivers are bound in the IOMMU group of {IGB} ({IGB} (eth1) to igb)" in error.message
     assert not kernel.writes
     run("set", "eth1", "copy", "copy_bytes=512", "--tables", "direct", "--rebind")
     before = everything(kernel)
@@ -142,8 +144,8 @@ def test_a_dry_run_says_what_would_be_done(kernel: Kernel) -> None:
     done = [write.split() for write in kernel.writes[: len(said)]]
     assert said == [f"echo {value} > {kernel.sysfs}/{file}" for file, value in done]
     assert done[-1] == ["bus/pci/drivers/xsmmu_bench/bind", NVME0]
-    assert then == "# then, in 3 rounds, 65536 pages under each of kernel-strict, fused"
-    assert last == "# and all is put back"
+    assert then == "# then 3 rounds of 65536 pages under each of kernel-strict, fused"
+    assert last == "# then policy, type and drivers are restored"
 
 
 def test_what_is_in_use_is_refused(kernel: Kernel) -> None:
@@ -191,7 +193,7 @@ def test_none_that_can_be_had(kernel: Kernel) -> None:
     kernel.before = refuse
     error = put_back(kernel, "bench", FREE)
     assert error.code == "refused"
-    assert "can have none of these policies" in error.message
+    assert "can use none of these policies" in error.message
 
 
 @pytest.mark.parametrize("how", ["refused", "refused after it was done", "Ctrl-C", "SIGTERM"])
@@ -218,7 +220,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
         kernel.before, kernel.after = (strike, ignore) if how == "refused" else (ignore, strike)
         error = fails(*words)
         assert everything(kernel) == before, (nth, write)
-        assert error.message.endswith("everything is as it was before"), (nth, write, error.message)
+        assert error.message.endswith("everything was restored"), (nth, write, error.message)
 
 
 def test_modprobe_need_not_be_in_path(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,8 +253,8 @@ def test_what_a_killed_bench_has_left_is_released(kernel: Kernel, capsys: pytest
     assert Device(FREE).driver == "xsmmu_bench"
     app.main(words, standalone_mode=False)
     released, warning = capsys.readouterr().err.splitlines()
-    assert released == f"{FREE}: released from xsmmu_bench, where a killed command has left it"
-    assert warning.startswith("warning: 1 run of each: too few to say")
+    assert released == f"{FREE}: unbound from xsmmu_bench, which a killed command had left bound"
+    assert warning.startswith("warning: 1 run of each policy: too few to know")
     os.system(f"{kernel.sysfs.parent}/bin/rmmod xsmmu_bench")
     assert everything(kernel) == before
 
@@ -277,9 +279,9 @@ def test_one_at_a_time(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("file", "change", "code", "message"),
     [
-        ("bin/modprobe", "echo 'FATAL: not found' >&2; exit 1", "no-module", "is not there, or cannot be loaded"),
-        ("bin/modprobe", f"VERSION=9.9; {MODPROBE}", "module-version", "is of version 9.9, and this tool of"),
-        ("bin/modprobe", MODPROBE.replace("version", "other"), "module-version", "is of version unknown"),
+        ("bin/modprobe", "echo 'FATAL: not found' >&2; exit 1", "no-module", "is missing or cannot be loaded"),
+        ("bin/modprobe", f"VERSION=9.9; {MODPROBE}", "module-version", "has version 9.9, but this tool has version"),
+        ("bin/modprobe", MODPROBE.replace("version", "other"), "module-version", "has version unknown"),
         ("bin/rmmod", "exit 1", "not-put-back", "the module xsmmu_bench cannot be unloaded"),
     ],
 )
@@ -296,9 +298,9 @@ def test_a_module_that_is_not_right(kernel: Kernel, file: str, change: str, code
 @pytest.mark.parametrize(
     ("number", "code", "message"),
     [
-        (errno.EBUSY, "busy", "another bench is at work on this machine"),
+        (errno.EBUSY, "busy", "another bench runs on this machine"),
         (errno.EIO, "run-failed", "the run failed (Input/output error)"),
-        (errno.ENODEV, "device-gone", "has gone"),
+        (errno.ENODEV, "device-gone", "has disappeared"),
     ],
 )
 def test_a_run_that_fails(kernel: Kernel, number: int, code: str, message: str) -> None:

@@ -138,7 +138,7 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         "folder": "/home/USER/out",
         "note": "NAMED-BY-MAC is MAC, on HOST, disk SERIAL, device 0000:01:00.0, 6.12.118",
     }
-    assert "taken out: 2 of HOST, 2 of IP, 1 of MAC, 1 of NAMED-BY-MAC, 1 of SERIAL, 1 of USER" in said
+    assert "removed: 2 of HOST, 2 of IP, 1 of MAC, 1 of NAMED-BY-MAC, 1 of SERIAL, 1 of USER" in said
 
 
 @pytest.mark.usefixtures("kernel")
@@ -312,7 +312,7 @@ def test_only_said(kernel: Kernel, tmp_path: Path) -> None:
         "doctor.json",
         "results/01-bench.json",
     ]
-    assert " ".join(rows[-1]) == "nothing is written: add --bundle"
+    assert " ".join(rows[-1]) == "nothing was written: add --bundle"
     assert {*tmp_path.iterdir()} == before
     assert not kernel.writes
 
@@ -323,7 +323,7 @@ def test_a_bundle_is_not_written_over(tmp_path: Path) -> None:
     [bundle] = tmp_path.glob("xsmmu-report-*.tar.xz")
     content = bundle.read_bytes()
     error = fails("report", "--bundle", "--output-file", bundle.name)
-    assert (error.code, error.message) == ("file-exists", f"{bundle.name} is there already: name another --output-file")
+    assert (error.code, error.message) == ("file-exists", f"{bundle.name} exists already: name another --output-file")
     assert bundle.read_bytes() == content
 
 
@@ -348,24 +348,24 @@ def test_what_bench_prints_is_taken(tmp_path: Path) -> None:
 
 
 BAD = [
-    (["nothing.json"], (1, "no-file", "there is no nothing.json")),
+    (["nothing.json"], (1, "no-file", "nothing.json does not exist")),
     (["state"], (1, "no-file", "state has no result.json")),
     (["words"], (1, "bad-value", "words is no result (Expecting value")),
-    (["empty"], (1, "bad-value", "empty is no result (it is empty)")),
-    (["other"], (1, "bad-value", "other is no result (its schema is xsmmu.set/1)")),
-    (["none"], (1, "bad-value", "none is no result (it has no schema)")),
-    (["list"], (1, "bad-value", "list is no result (it has no schema)")),
+    (["empty"], (1, "bad-value", "empty is no result (empty file)")),
+    (["other"], (1, "bad-value", "other is no result (unknown schema xsmmu.set/1)")),
+    (["none"], (1, "bad-value", "none is no result (no schema)")),
+    (["list"], (1, "bad-value", "list is no result (no schema)")),
     (["deep"], (1, "bad-value", "deep is no result (maximum recursion depth")),
     (["deep-result"], (1, "bad-value", "deep-result is no result (maximum recursion depth")),
     (["bytes"], (1, "bad-value", "bytes is no result (")),
-    (["pipe"], (1, "bad-value", "pipe is no result (it is no regular file)")),
-    (["/dev/null"], (1, "bad-value", "/dev/null is no result (it is no regular file)")),
+    (["pipe"], (1, "bad-value", "pipe is no result (not a regular file)")),
+    (["/dev/null"], (1, "bad-value", "/dev/null is no result (not a regular file)")),
     (["huge"], (1, "bad-value", "huge is no result (1e999 is no number)")),
     (["nan"], (1, "bad-value", "nan is no result (-Infinity is no number)")),
     (["most"], (1, "bad-value", "most is no result (Expecting value")),
-    (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
-    (["--output-file", "a.tar.xz"], (2, "usage", "--output-file is for --bundle")),
-    (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "has to end with .tar.xz")),
+    (["large"], (1, "bad-value", "large is no result (more than 16 MiB)")),
+    (["--output-file", "a.tar.xz"], (2, "usage", "--output-file needs --bundle")),
+    (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "does not end with .tar.xz")),
     (["--bundle", "--output-file", "blocked/a.tar.xz"], (1, "cannot-write", "cannot write blocked/a.tar.xz")),
 ]
 

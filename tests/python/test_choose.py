@@ -55,7 +55,7 @@ def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
     lines = apply.modprobe_conf().read_text().splitlines()
     assert lines[0].startswith("# made by xsmmu apply from")
     assert lines[1:] == [f'options xsmmu rules="{RULE}"', "softdep igb pre: xsmmu"]
-    assert "kept for boot already" in run(*SET)
+    assert "the rule for the next boot exists already" in run(*SET)
 
 
 REPEATED = [
@@ -98,11 +98,11 @@ def test_twice_changes_nothing(kernel: Kernel, words: tuple[str, ...], conf: str
     before, stamps = everything(kernel), stamps_of_files()
     kernel.writes.clear()
     said = run(*words)
-    assert "already so: " in said
+    assert "unchanged: " in said
     change = json.loads(run(*words, "-o", "json"))["changes"][0]
     assert not change["changed"]
     lines = run(*words, "--dry-run")
-    assert "# already so\n" in lines
+    assert "# nothing to do\n" in lines
     assert not any("bind" in write for write in kernel.writes)
     # A choice that files do not show completely is written again: the module decides whether anything changes.
     asked_again = [line for line in lines.splitlines() if not line.startswith("#")]
@@ -137,7 +137,7 @@ def test_a_tunable_that_is_not_named_has_its_default_again(kernel: Kernel) -> No
     run("set", "nvme0", "fused", "max_window_us=500", "batch_pages=8")
     assert [write.split("/")[-1] for write in kernel.writes] == ["batch_pages 8"]
     kernel.writes.clear()
-    assert "already so" not in run("set", "nvme0", "fused", "max_window_us=500")
+    assert "unchanged" not in run("set", "nvme0", "fused", "max_window_us=500")
     assert [write.split("/")[-1] for write in kernel.writes] == ["policy fused", "max_window_us 500"]
     assert module.choice(Device(NVME0)).tunables["batch_pages"] == 1024
 
@@ -145,7 +145,7 @@ def test_a_tunable_that_is_not_named_has_its_default_again(kernel: Kernel) -> No
 def test_auto_that_decides_otherwise_now_is_a_change(kernel: Kernel) -> None:
     run("set", "nvme0", "auto")
     kernel.after = lambda _: kernel.show(Device(NVME0), "auto_policy", "fused held: what it looks at has changed")
-    assert "already so" not in run("set", "nvme0", "auto")
+    assert "unchanged" not in run("set", "nvme0", "auto")
 
 
 def test_an_older_module_does_not_say_its_defaults(kernel: Kernel) -> None:
@@ -168,7 +168,7 @@ def test_an_older_module_does_not_say_its_defaults(kernel: Kernel) -> None:
     (Device(NVME0).folder / "xsmmu/can_copy").unlink()
     (Device(NVME1).folder / "xsmmu/can_copy").unlink()
     run("set", "nvme0", "strict")
-    assert "already so: strict" in run("set", "nvme0", "strict")
+    assert "unchanged: strict" in run("set", "nvme0", "strict")
     assert put_back(kernel, "set", "nvme0", "copy").code == "driver-bound"
     run("set", "nvme0", "fused", "--rebind")
     assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes
@@ -198,9 +198,11 @@ def test_a_root_disk_has_its_policy_from_the_next_boot_on(kernel: Kernel, words:
     said = run(*way)
     notes = [line.removeprefix("# ") for line in dry.splitlines() if line.startswith("# ") and "made by" not in line]
     assert said.splitlines()[: len(notes)] == notes
-    assert "nothing changes now, since drivers stay bound" in notes[0]
+    assert "nothing changes now, because drivers stay bound" in notes[0]
     assert "--rebind" not in said
-    assert "has it for the next boot; the disk may be needed for boot, so before you reboot: xsmmu apply" in notes[1]
+    assert (
+        "has the rule for the next boot; the disk may be needed for boot, so before the reboot: xsmmu apply" in notes[1]
+    )
     assert f"{words[2]} from the next boot on, state now off" in said
     # The module was asked for reasons against the policy other than the bound driver, and nothing else was written.
     assert kernel.writes == [f"bus/pci/devices/{machine.find(words[1]).address}/xsmmu/policy {words[2]}"]
@@ -242,8 +244,8 @@ def test_a_question_to_the_module_chooses_nothing(kernel: Kernel, is_bound_again
     kernel.before = before
     if is_bound_again:
         error = fails("set", "eth1", "fused", "--persist")
-        assert error.code == "not-put-back" and error.message.startswith(f"fused is in force for {IGB} (eth1), whose ")
-        assert error.message.endswith(f": xsmmu unset {IGB} --rebind takes it back")
+        assert error.code == "not-put-back" and error.message.startswith(f"{IGB} (eth1) is under fused now, because ")
+        assert error.message.endswith(f": run xsmmu unset {IGB} --rebind")
         assert not rules.conf().exists()
         return
     said = run("set", "eth1", "fused", "--persist")
@@ -264,7 +266,7 @@ def test_the_level_is_that_of_the_path_in_force(kernel: Kernel) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_persist_alone_unbinds_nothing() -> None:
     said = run("set", "eth1", "fused", "--persist")
-    assert f"since drivers stay bound ({IGB} (eth1) to igb); --rebind has it now, too" in said
+    assert f"because drivers stay bound ({IGB} (eth1) to igb); --rebind changes the policy now, too" in said
     assert "if the initramfs loads the driver" in said
     assert module.choice(Device(IGB)).policy == "none"
     assert "fused, level held, state attached" in run("set", "eth1", "fused", "--persist", "--rebind")
@@ -291,7 +293,7 @@ def test_a_disk_whose_driver_is_part_of_the_kernel(kernel: Kernel) -> None:
 
 def test_what_has_identity_at_boot_again(kernel: Kernel) -> None:
     (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
-    assert "group 11 has to be DMA or DMA-FQ at boot" in run("set", "eth1", "fused", "--persist")
+    assert "group 11 must be DMA or DMA-FQ at boot" in run("set", "eth1", "fused", "--persist")
 
 
 def test_hooks_around_a_rebind(kernel: Kernel, tmp_path: Path) -> None:
@@ -325,7 +327,9 @@ def test_a_hook_that_fails(kernel: Kernel, tmp_path: Path) -> None:
     once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; false; }}"
     error = fails("set", "eth1", "fused", "--rebind", "--persist", "--after", once)
     assert error.code == "hook-failed" and error.message.startswith(f"--after '{once}' ended with status 1: ")
-    assert error.message.endswith("all else is done and stays; mend the command, and run it alone in a shell")
+    assert error.message.endswith(
+        "all other steps are done and stay; correct the command, and run the command alone in a shell"
+    )
     # To restore the policy would be a second outage, and would run the same command again.
     assert [write.split()[0].rpartition("/")[2] for write in kernel.writes] == ["unbind", "policy", "bind"]
     assert module.choice(Device(IGB)).state == "attached"
@@ -422,7 +426,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
 
         kernel.before, kernel.after = (strike, ignore) if how == "refused" else (ignore, strike)
         error = fails(*SET)
-        assert error.message.endswith("; everything is as it was before"), error
+        assert error.message.endswith("; everything was restored"), error
         assert error.status == status
         assert not code or error.code == code
         assert everything(kernel) == before, nth
@@ -455,9 +459,7 @@ def test_a_disk_that_takes_nothing(kernel: Kernel, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tempfile.mkstemp", refuse_files)
     found = put_back(kernel, *SET)
     assert found.code == "cannot-write"
-    assert found.message.endswith(
-        f"{os.strerror(error)}: mend that, and run this again; everything is as it was before"
-    )
+    assert found.message.endswith(f"{os.strerror(error)}: remove the cause, then try again; everything was restored")
 
 
 @pytest.mark.usefixtures("kernel")
@@ -465,7 +467,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     """A link to /dev/null disables a file, and /dev/null must survive."""
     os.mkfifo(device := tmp_path / "null")
     assert fails("metrics", "--output-file", str(device)).message.endswith(
-        "it is no regular file: put a regular file there, or name another"
+        "not a regular file: put a regular file there, or name another file"
     )
     rules.conf().symlink_to(device)
     with pytest.raises(UserError) as error:
@@ -481,7 +483,7 @@ def test_what_could_not_be_kept_is_known_before_drivers_are_unbound(kernel: Kern
     error = fails(*SET)
     assert (error.code, error.message) == (
         "cannot-write",
-        "cannot write /dev/null: it is no regular file: put a regular file there, or name another",
+        "cannot write /dev/null: not a regular file: put a regular file there, or name another file",
     )
     assert kernel.writes == []
     assert str(rules.conf().readlink()) == "/dev/null"
@@ -506,7 +508,7 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
         patch.setattr("os.statvfs", lambda at: SimpleNamespace(f_flag=flags.get(Path(at).name, 0)))
         with pytest.raises(UserError, match="Read-only"):
             files.step(tmp_path / "here/file", "2")
-    with pytest.raises(UserError, match=r"there is no folder .*blocked: make it first") as error:
+    with pytest.raises(UserError, match=r"because folder .*blocked does not exist: create the folder") as error:
         files.step(tmp_path / "blocked/file", "2")
     assert error.value.code == "cannot-write"
     (tmp_path / "file").touch()
@@ -518,7 +520,7 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("os.statvfs", refused)
-    with pytest.raises(UserError, match="may not be written by you: try sudo") as error:
+    with pytest.raises(UserError, match="is not writable for this user: try sudo") as error:
         files.step(tmp_path / "here/file", "2")
     assert error.value.code == "no-permission"
 
@@ -699,7 +701,7 @@ def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back(bug: Exception, w
 
     todo = [steps.Step("", lambda: None, partial(undo, number)) for number in (1, 2, 3)]
     with (
-        pytest.raises(UserError, match=f"not put back: {words}: see xsmmu status") as error,
+        pytest.raises(UserError, match=f"not restored: {words}: see xsmmu status") as error,
         steps.put_back_if_it_fails(todo),
     ):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -739,10 +741,8 @@ def test_what_is_in_use_is_not_taken_away(kernel: Kernel, network: Network) -> N
     network.route("eth1")
     error = put_back(kernel, *SET)
     assert error.code == "essential"
-    assert error.message.startswith(
-        f"rebinding {IGB} (eth1) would take away what is in use: the only default route is by "
-    )
-    assert "; --persist without --rebind" in error.message
+    assert error.message.startswith(f"{IGB} (eth1) is in use: the only default route uses ")
+    assert ": use --persist without --rebind" in error.message
     assert put_back(kernel, *SET, "--dry-run").code == "essential"
     assert not kernel.writes
     run(*SET, "--force")
@@ -791,7 +791,7 @@ def test_a_disk_that_goes_with_another_driver(vmd: Kernel, name: str) -> None:
         f"bus/pci/devices/{VMD}/xsmmu/policy fused",
         f"bus/pci/drivers/vmd/bind {VMD}",
     ]
-    note = f"{BELOW_VMD} (nvme0n1) comes and goes with vmd of {VMD}, which gets the policy"
+    note = f"{BELOW_VMD} (nvme0n1) is created by vmd of {VMD}, so {VMD} gets the policy"
     dry = run("set", name, "fused", "--rebind", "--persist", "--dry-run")
     assert (note in dry) == (name != VMD)
     assert not vmd.writes
@@ -906,7 +906,7 @@ def test_a_driver_that_binds_and_is_not_there(kernel: Kernel) -> None:
     kernel.after = after
     error = put_back(kernel, *SET)
     assert error.code == "bind-failed"
-    assert "igb did not take 0000:01:00.0" in error.message
+    assert "igb did not bind to 0000:01:00.0" in error.message
 
 
 def test_a_folder_that_is_not_there_is_known_before_drivers_are_unbound(
@@ -932,10 +932,26 @@ def test_a_driver_that_does_not_bind_any_more(kernel: Kernel) -> None:
     kernel.before = lambda write: refuse() if f"nvme/bind {NVME1}" in write else None
     error = fails("unset", "nvme0", "--rebind")
     assert error.code == "not-put-back"
-    assert f"; not put back: nvme cannot be bound to {NVME1}" in error.message
+    assert f"; not restored: nvme cannot be bound to {NVME1}" in error.message
     assert error.message.count("cannot be bound") == 2
     assert module.choice(Device(NVME0)).policy == "xsmmu"
     assert Device(NVME0).driver == "nvme"
+
+
+def test_a_type_that_changes_neither_to_nor_fro(kernel: Kernel) -> None:
+    """Each error names the type that the kernel refused."""
+    file = kernel.sysfs / "kernel/iommu_groups/11/type"
+    file.write_text("identity\n")
+
+    def before(write: str) -> None:
+        if "11/type identity" in write or f"{IGB}/xsmmu/policy fused" in write:
+            refuse()
+
+    kernel.before = before
+    error = fails(*SET)
+    assert error.code == "not-put-back"
+    assert "; not restored: the type of group 11 cannot be changed to identity: " in error.message
+    assert file.read_text().strip() == "DMA-FQ"
 
 
 def test_a_device_that_goes_away(kernel: Kernel) -> None:
@@ -950,7 +966,7 @@ def test_a_device_that_goes_away(kernel: Kernel) -> None:
     assert error.code == "unknown-device"
     error = fails("unset", "nvme0", "--rebind", "--persist")
     assert error.code == "device-gone"
-    assert error.message == f"{NVME0} has gone: xsmmu status lists what there is; everything is as it was before"
+    assert error.message == f"{NVME0} has disappeared: xsmmu status lists the devices; everything was restored"
     assert module.choice(Device(NVME1)).policy == "xsmmu"
     assert Device(NVME1).driver == "nvme"
     assert not rules.conf().exists()
@@ -1045,7 +1061,7 @@ def test_a_driver_may_have_any_name(kernel: Kernel, tmp_path: Path, driver: str)
 def test_a_rule_by_a_driver_that_no_module_is_called_like() -> None:
     rules.conf().write_text("driver:SAA716x Budget=strict\n")
     said = run("apply")
-    assert "no driver 'SAA716x Budget' is there, and no module is called so" in said
+    assert "driver 'SAA716x Budget' is not loaded, and no module has this name" in said
     lines = apply.modprobe_conf().read_text().splitlines()
     assert lines[1:] == ['options xsmmu rules="driver:SAA716x Budget=strict"']
 
@@ -1102,7 +1118,7 @@ def test_a_group_that_the_module_declines(kernel: Kernel, refuses: Refuses, word
         said = f"eth1): the module declines its IOMMU group: {IGB}: untrusted (external-facing) device: leave"
         refuses(["set", "eth1", policy, *words], (1, "declined", said))
     kernel.show(Device(IGB), "policy", "[none] auto copy strict lazy fands xsmmu fused")
-    assert "already so" in run("unset", "eth1", "--rebind")
+    assert "unchanged" in run("unset", "eth1", "--rebind")
 
 
 BAD = [
@@ -1114,28 +1130,34 @@ BAD = [
     (["set", "eth1", "fused"], (1, "driver-bound", "--rebind")),
     (["unset", "nvme0"], (1, "driver-bound", "--rebind")),
     (["set", "nvme0", "fused", "window=1"], (1, "unknown-name", "unknown tunable 'window': choose from max_window_us")),
-    (["set", "nvme0", "fused", "pool_mib=x"], (1, "bad-value", "pool_mib 'x' is no whole number from 2 to 256")),
-    (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "pool_mib has no value: a tunable is NAME=VALUE")),
-    (["set", "nvme0", "fused", "pool_mib", "64"], (1, "bad-value", "pool_mib has no value: a tunable is NAME=VALUE")),
-    (["set", "nvme0", "fused", "pool_mib="], (1, "bad-value", "pool_mib '' is no whole number")),
-    (["set", "eth1", "kernel-lazy"], (2, "usage", "kernel-lazy is no policy: xsmmu unset eth1")),
-    (["set", "eth1", "passthrough"], (2, "usage", "passthrough is no policy: xsmmu unset eth1")),
+    (
+        ["set", "nvme0", "fused", "pool_mib=x"],
+        (1, "bad-value", "pool_mib 'x' is invalid: choose a whole number from 2 to 256"),
+    ),
+    (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "tunable pool_mib has no value: write pool_mib=VALUE")),
+    (
+        ["set", "nvme0", "fused", "pool_mib", "64"],
+        (1, "bad-value", "tunable pool_mib has no value: write pool_mib=VALUE"),
+    ),
+    (["set", "nvme0", "fused", "pool_mib="], (1, "bad-value", "pool_mib '' is invalid")),
+    (["set", "eth1", "kernel-lazy"], (2, "usage", "kernel-lazy is no policy of the module: run xsmmu unset eth1")),
+    (["set", "eth1", "passthrough"], (2, "usage", "passthrough is no policy of the module: run xsmmu unset eth1")),
     (["set", "class:02", "fused"], (1, "unknown-device", "write class:02=POLICY in ")),
-    (["set", "driver:igb", "fused"], (1, "unknown-device", "driver:igb is what a rule may match, and no device")),
-    (["set", "8086:10c9", "fused"], (1, "unknown-device", "8086:10c9 is what a rule may match, and no device")),
+    (["set", "driver:igb", "fused"], (1, "unknown-device", "driver:igb is a match of a rule and no device")),
+    (["set", "8086:10c9", "fused"], (1, "unknown-device", "8086:10c9 is a match of a rule and no device")),
     (["watch", "--interval", "1s"], (2, "usage", "'1s' is not a valid number of seconds")),
     (["set", "nvme0", "fused", "batch_pages=1025"], (1, "bad-value", "from 1 to 1024")),
-    (["set", "nvme0", "fused", "max_window_us:5"], (2, "usage", "is NAME=VALUE here: max_window_us=5")),
-    (["set", "nvme0", "fused", "max_window_us:5:6"], (2, "usage", "is NAME=VALUE here: max_window_us=5:6")),
-    (["set", "nvme0", "fused", "tables:direct"], (2, "usage", "that is an option here: --tables direct")),
-    (["set", "nvme0", "fused", "tables=direct"], (2, "usage", "that is an option here: --tables direct")),
+    (["set", "nvme0", "fused", "max_window_us:5"], (2, "usage", "is no tunable: write max_window_us=5")),
+    (["set", "nvme0", "fused", "max_window_us:5:6"], (2, "usage", "is no tunable: write max_window_us=5:6")),
+    (["set", "nvme0", "fused", "tables:direct"], (2, "usage", "tables is no tunable: write --tables direct")),
+    (["set", "nvme0", "fused", "tables=direct"], (2, "usage", "tables is no tunable: write --tables direct")),
     (["set", "nvme0", "fused", "max_window_us=-1"], (1, "bad-value", "from 1 to 10000000")),
     (["set", "nvme0", "fused", "--tables", "fast"], (2, "usage", "'fast' is not one of")),
     (["set", "nvme0"], (2, "usage", "Missing argument 'POLICY'")),
     (["set", "0000:0c:00.0", "fused"], (1, "no-iommu", "is not behind an IOMMU")),
     (["set", "0000:0b:00.0", "fused"], (1, "not-offered", "the module offers no policy")),
     (["unset", "eth9"], (1, "unknown-device", "no device 'eth9'")),
-    (["apply"], (1, "no-file", "there is no ")),
+    (["apply"], (1, "no-file", "does not exist: write a rule")),
 ]
 
 
@@ -1152,7 +1174,7 @@ def test_the_status_after_a_signal(
     kernel.after = lambda _: signal.raise_signal(signal.SIGTERM) if len(kernel.writes) == 2 else None
     status, _, said = end(monkeypatch, capsys, "set", "eth1", "fused", "--rebind")
     assert status == 130
-    assert said == "xsmmu: stopped; everything is as it was before\n"
+    assert said == "xsmmu: stopped; everything was restored\n"
     assert module.choice(Device(IGB)).policy == "none"
 
 
@@ -1186,7 +1208,7 @@ def test_what_the_module_refuses(kernel: Kernel) -> None:
     kernel.before = before
     error = put_back(kernel, "set", "nvme0", "lazy")
     assert error.code == "refused"
-    assert "the module refused policy lazy (Operation not permitted); the kernel log says why" in error.message
+    assert "the module refused policy lazy (Operation not permitted): see the kernel log" in error.message
 
 
 def test_the_rule_of_another_run_is_kept(kernel: Kernel) -> None:
@@ -1273,12 +1295,12 @@ def test_apply(kernel: Kernel) -> None:
     assert not apply.modprobe_conf().exists()
     said = run("apply")
     assert "ahci is part of the kernel" in said
-    assert "3 rules, loaded before ixgbe, nvme, xhci_pci" in said
+    assert "3 rules; xsmmu is loaded before ixgbe, nvme, xhci_pci" in said
     assert "xsmmu apply --initramfs" in said
     lines = apply.modprobe_conf().read_text().splitlines()
     assert lines[1] == 'options xsmmu rules="driver:ixgbe=fused;0000:01:00.0=none;*=strict"'
     assert lines[2:] == [f"softdep {name} pre: xsmmu" for name in ("ixgbe", "nvme", "xhci_pci")]
-    assert "as the rules say already" in run("apply")
+    assert "up to date" in run("apply")
     change = json.loads(run("apply", "-o", "json"))["changes"][0]
     assert change["changed"] is False
     assert change["drivers"] == ["ixgbe", "nvme", "xhci_pci"]
@@ -1294,7 +1316,7 @@ def test_a_rule_whose_device_is_another_one_by_now(kernel: Kernel) -> None:
     """The rule reaches no device; the output says so, and a new choice replaces the rule."""
     rules.conf().write_text(f"{IGB}/144d:a808=strict\n{NVME0}/8086:10c9=strict\n")
     said = run("apply")
-    assert f"{IGB}/144d:a808: the device there is 8086:10c9 now, so the module passes this rule over" in said
+    assert f"{IGB}/144d:a808: the address has device 8086:10c9 now, so the module skips this rule" in said
     assert NVME0 not in said
     assert json.loads(run("apply", "-o", "json"))["changes"][0]["drivers"] == ["nvme"]
     run(*SET)
@@ -1383,11 +1405,11 @@ def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch:
         said = run("apply", *words, "-o", "json")
         return json.loads(said[said.index("{") :])["changes"][0]["initramfs"]
 
-    assert "made anew" in run("apply", "--initramfs", "--dry-run")
+    assert "rebuilt" in run("apply", "--initramfs", "--dry-run")
     assert as_json("--initramfs", "--dry-run") == "to be made"
     assert as_json("--initramfs") == "made"
-    assert f"{tmp_path}/boot/{name}: made since, so it stays" in run("apply", "--initramfs")
-    assert "made since, stays" in run("apply", "--initramfs", "--dry-run")
+    assert f"{tmp_path}/boot/{name}: newer than the rules, so kept" in run("apply", "--initramfs")
+    assert "is newer than the rules, so it is kept" in run("apply", "--initramfs", "--dry-run")
     assert (as_json("--initramfs"), as_json(), made()) == ("made since", None, 1)
     built.touch()
     run("apply", "--initramfs")
@@ -1427,9 +1449,9 @@ def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatc
 
     run("apply", "--initramfs")
     assert all(image.exists() for image in images)
-    stay = "".join(f"{image}: made since, so it stays\n" for image in images)
+    stay = "".join(f"{image}: newer than the rules, so kept\n" for image in images)
     assert run("apply", "--initramfs").endswith(stay) and made() == 1
-    assert [f"# {image}, made since, stays" for image in images] == run(
+    assert [f"# {image} is newer than the rules, so it is kept" for image in images] == run(
         "apply", "--initramfs", "--dry-run"
     ).splitlines()[-2:]
     # A module built for only one of them.

@@ -96,7 +96,7 @@ def test_a_device_that_goes_meanwhile_is_left_out(healthy: Machine, monkeypatch:
         raise module.gone(device)
 
     monkeypatch.setattr(module, "auto", gone)
-    with pytest.raises(UserError, match="has gone"):
+    with pytest.raises(UserError, match="has disappeared"):
         doctor.examine([Device(IGB)])
 
 
@@ -110,7 +110,7 @@ def test_a_device_that_goes_is_not_one_that_lacks_an_iommu(healthy: Machine, mon
 
     monkeypatch.setattr(checks_group, "has_ats", goes)
     assert wrong() == []
-    with pytest.raises(UserError, match=f"{NVME0} has gone"):
+    with pytest.raises(UserError, match=f"{NVME0} has disappeared"):
         wrong(IGB, NVME0)
 
 
@@ -121,7 +121,7 @@ def test_a_device_that_a_check_says_has_gone(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(checks_group, "DEVICE_CHECKS", (gone,))
     assert wrong() == []
-    with pytest.raises(UserError, match="has gone"):
+    with pytest.raises(UserError, match="has disappeared"):
         wrong(IGB)
 
 
@@ -146,7 +146,7 @@ def test_of_one_that_was_not_named_nothing_is_missed(healthy: Machine, monkeypat
 
     def look(device: Device) -> Iterator[Finding]:
         if device == Device(NVME0):
-            raise UserError("the module is not loaded", code="no-module")
+            raise UserError("the module xsmmu is not loaded", code="no-module")
         yield from ()
 
     monkeypatch.setattr(checks_group, "DEVICE_CHECKS", (look,))
@@ -377,18 +377,18 @@ def option(made: Machine, old: str, new: str) -> None:
 
 PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     # The planted fault, the level and check that find it, and a part of the remedy (or the reason, without a remedy).
-    "no IOMMU in the firmware": (lambda made: no_groups(made, tables=()), "blocks", "no-iommu", "switch on VT-d"),
+    "no IOMMU in the firmware": (lambda made: no_groups(made, tables=()), "blocks", "no-iommu", "enable VT-d"),
     "none in AMD's firmware": (
         lambda made: no_groups(made, tables=(), vendor="AuthenticAMD"),
         "blocks",
         "no-iommu",
-        "switch on AMD-Vi",
+        "enable AMD-Vi",
     ),
     "none in Zhaoxin's firmware": (
         lambda made: no_groups(made, tables=(), vendor="CentaurHauls"),
         "blocks",
         "no-iommu",
-        "switch on VT-d or AMD-Vi",
+        "enable VT-d or AMD-Vi",
     ),
     "none in a virtual machine": (
         lambda made: no_groups(made, tables=(), more="flags\t\t: fpu hypervisor"),
@@ -397,12 +397,12 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "libvirt's <iommu>",
     ),
     "no ACPI": (lambda made: no_groups(made, tables=None), "blocks", "no-iommu", "dmesg | grep -i -e iommu"),
-    "Intel's is off": (no_groups, "blocks", "no-iommu", "add it and reboot"),
+    "Intel's is off": (no_groups, "blocks", "no-iommu", "add intel_iommu=on and reboot"),
     "Intel's table on AMD's processor": (
         lambda made: no_groups(made, vendor="AuthenticAMD"),
         "blocks",
         "no-iommu",
-        "add it and reboot",
+        "add intel_iommu=on and reboot",
     ),
     "Intel's is on": (lambda made: no_groups(made, "intel_iommu=on"), "blocks", "no-iommu", "dmesg | grep -i DMAR"),
     "Intel's is on by default": (
@@ -415,40 +415,45 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: no_groups(made, "intel_iommu=off"),
         "blocks",
         "no-iommu",
-        "remove intel_iommu=off from it, add intel_iommu=on, and reboot",
+        "remove intel_iommu=off from the command line, add intel_iommu=on, and reboot",
     ),
     "iommu=off": (
         lambda made: no_groups(made, '"iommu=off"', "intel_iommu=on"),
         "blocks",
         "no-iommu",
-        "remove iommu=off from it, and reboot",
+        "remove iommu=off from the command line, and reboot",
     ),
-    "off behind --": (lambda made: no_groups(made, "--", "iommu=off"), "blocks", "no-iommu", "add it and reboot"),
+    "off behind --": (
+        lambda made: no_groups(made, "--", "iommu=off"),
+        "blocks",
+        "no-iommu",
+        "add intel_iommu=on and reboot",
+    ),
     "AMD's is off": (
         lambda made: amd(made, "amd_iommu=off", "amd_iommu=on"),
         "blocks",
         "no-iommu",
-        "remove amd_iommu=off from it, and reboot",
+        "remove amd_iommu=off from the command line, and reboot",
     ),
     "AMD's is on": (amd, "blocks", "no-iommu", "dmesg | grep -i AMD-Vi"),
     "the kernel has no driver for AMD's": (
         lambda made: no_groups(made, tables=("IVRS",)),
         "blocks",
         "no-iommu",
-        "boot one with CONFIG_AMD_IOMMU",
+        "boot a kernel with CONFIG_AMD_IOMMU",
     ),
     "virtio-iommu without its driver": (
         lambda made: no_groups(made, tables=("VIOT",)),
         "blocks",
         "no-iommu",
-        "boot one with CONFIG_VIRTIO_IOMMU",
+        "boot a kernel with CONFIG_VIRTIO_IOMMU",
     ),
     "Xen's dom0": (lambda made: xen(made, "control_d"), "blocks", "no-iommu", "boot this kernel without Xen"),
     "a guest of Xen": (lambda made: xen(made, ""), "blocks", "no-iommu", "a machine without Xen"),
-    "VFIO's groups of no IOMMU": (no_iommu_mode, "blocks", "no-iommu", "add it and reboot"),
+    "VFIO's groups of no IOMMU": (no_iommu_mode, "blocks", "no-iommu", "add intel_iommu=on and reboot"),
     "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
-    "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each sends a command"),
+    "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each map sends a command"),
     "passthrough": (lambda made: made.cmdline("iommu=pt"), "note", "kernel-mode", "remove iommu=pt"),
     "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "note", "kernel-mode", "remove iommu.passth"),
     "passthrough 3": (
@@ -464,7 +469,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "rules",
         "remove the line",
     ),
-    "a rule that is none": (lambda made: made.write("xsmmu.conf", "eth1=strict"), "risk", "rules", "mend"),
+    "a rule that is none": (lambda made: made.write("xsmmu.conf", "eth1=strict"), "risk", "rules", "correct"),
     "strict of old": (lambda made: made.cmdline("intel_iommu=on,strict"), "note", "floor", "min_level=held"),
     "realtime": (lambda made: made.write("sysfs/kernel/realtime", "1"), "blocks", "preempt-rt", "linux-image-amd64"),
     "realtime by name": (
@@ -477,19 +482,19 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: made.write("proc/sys/kernel/arch", "riscv64"),
         "blocks",
         "architecture",
-        "use it on a machine of one of these",
+        "use the module on a supported machine",
     ),
     "Arm, no SMMU in the firmware": (
         lambda made: arm(made, lambda: no_groups(made, tables=())),
         "blocks",
         "no-iommu",
-        "switch on the SMMU",
+        "enable the SMMU",
     ),
     "Arm, no driver": (
         lambda made: arm(made, lambda: no_groups(made, tables=("IORT",))),
         "blocks",
         "no-iommu",
-        "boot one with CONFIG_ARM_SMMU_V3",
+        "boot a kernel with CONFIG_ARM_SMMU_V3",
     ),
     "Arm, realtime": (
         lambda made: arm(made, lambda: made.write("sysfs/kernel/realtime", "1")),
@@ -507,7 +512,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: made.remove(f"boot/config-{kernel.release()}"),
         "note",
         "kernel-options",
-        f"boot/config-{Machine.RELEASE}, which the package of this kernel has",
+        f"boot/config-{Machine.RELEASE} from the kernel's package",
     ),
     "not loaded": (unloaded, "blocks", "module-not-loaded", "modprobe xsmmu"),
     "not built": (lambda made: unloaded(made, None), "blocks", "module-not-built", "dkms autoinstall"),
@@ -528,8 +533,8 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: group_type(made, "identity"),
         "blocks",
         "group-type",
-        f"xsmmu set {IGB} POLICY --rebind; if it is in use: boot with iommu.passthrough=0, and xsmmu set {IGB} POLICY "
-        "--persist",
+        f"xsmmu set {IGB} POLICY --rebind; if a device is in use: boot with iommu.passthrough=0, and "
+        f"xsmmu set {IGB} POLICY --persist",
     ),
     "another type": (lambda made: group_type(made, "blocked"), "blocks", "group-type", "echo DMA-FQ"),
     "no type": (lambda made: made.remove("sysfs/kernel/iommu_groups/11/type"), "note", "group-type", "cannot be read"),
@@ -541,10 +546,10 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     ),
     "a shared group": (lambda made: second_disk(made, "active"), "note", "shared-group", "another root port"),
     "failed": (lambda made: state(made, "failed"), "blocks", "failed", "dmesg | grep xsmmu"),
-    "orphaned": (lambda made: state(made, "orphaned"), "risk", "orphaned", "close what uses them"),
+    "orphaned": (lambda made: state(made, "orphaned"), "risk", "orphaned", "end the use of the pages"),
     "an exposure beyond the bound": (lambda made: exposed(made, 25_700_000), "risk", "exposure", "xsmmu watch"),
     "one just beyond it": (lambda made: exposed(made, 1_000_001), "risk", "exposure", f"xsmmu set {IGB} strict"),
-    "bad_unmaps": (lambda made: stat(made, "bad_unmaps", 3), "risk", "bad_unmaps", "report it"),
+    "bad_unmaps": (lambda made: stat(made, "bad_unmaps", 3), "risk", "bad_unmaps", "report dmesg"),
     "torn": (lambda made: stat(made, "torn_pages", 3), "risk", "torn", "unbind the driver"),
     "not offered": (
         lambda made: made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu"),
@@ -618,7 +623,7 @@ def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release
     healthy.write(f"boot/config-{release}", healthy.config)
     [finding] = wrong()
     assert (finding.level, finding.check) == ("risk", "kernel-release")
-    assert finding.reason.endswith(f"{release}; tested were {tested}")
+    assert finding.reason.endswith(f"{release}, but the module was tested with {tested}")
 
 
 @pytest.mark.parametrize("loaded", [True, False])
@@ -654,7 +659,7 @@ def test_a_kernel_that_the_module_cannot_be_built_for(
     healthy.write(f"boot/config-{release}", healthy.config)
     unloaded(healthy, None)
     [finding] = [each for each in wrong() if each.level == "blocks"]
-    assert (finding.check, finding.remedy) == ("kernel-release", f"boot a kernel from {oldest} on")
+    assert (finding.check, finding.remedy) == ("kernel-release", f"boot kernel {oldest} or later")
     assert f"older than {oldest}, the oldest" in finding.reason
 
 
@@ -718,16 +723,16 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             ["linux-image-rpi-v8", "linux-headers-rpi-v8"],
             "apt install linux-image-rpi-v8 linux-headers-rpi-v8, and reboot",
         ),
-        ("6.12.118", ["linux-image-amd64", "linux-headers-amd64"], "install those that came with this kernel"),
-        ("6.18.0-rc3-custom", ["linux-headers-amd64"], "install those that came with this kernel"),
+        ("6.12.118", ["linux-image-amd64", "linux-headers-amd64"], "install the headers that came with this kernel"),
+        ("6.18.0-rc3-custom", ["linux-headers-amd64"], "install the headers that came with this kernel"),
         (
             "6.8.0-1018-aws",
             ["linux-image-aws", "linux-headers-aws"],
             "apt install linux-image-aws linux-headers-aws, and",
         ),
-        ("6.6.87.2-microsoft-standard-WSL2", ["linux-headers-amd64"], "install those that came with this kernel"),
-        ("6.1.19-v8+", ["linux-headers-arm64"], "install those that came with this kernel"),
-        ("6.5.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "install those that came"),
+        ("6.6.87.2-microsoft-standard-WSL2", ["linux-headers-amd64"], "install the headers that came with this kernel"),
+        ("6.1.19-v8+", ["linux-headers-arm64"], "install the headers that came with this kernel"),
+        ("6.5.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "install the headers that came"),
         (
             "6.6.31-current-rockchip64",
             ["linux-image-current-rockchip64", "linux-headers-current-rockchip64"],
@@ -738,9 +743,9 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             ["linux-image-amd64", "linux-headers-amd64"],
             "apt install linux-image-amd64 linux-headers-amd64",
         ),
-        ("6.12.8-x64v3-xanmod1", [], "install those that came with this kernel"),
+        ("6.12.8-x64v3-xanmod1", [], "install the headers that came with this kernel"),
         # The image came before the headers.
-        ("6.1.0-21-amd64", ["linux-image-amd64"], "install those that came with this kernel"),
+        ("6.1.0-21-amd64", ["linux-image-amd64"], "install the headers that came with this kernel"),
         ("", [], "mount /proc"),
         ("6.9.7-1.el7.elrepo.x86_64", None, "install this kernel's headers"),
         ("6.12.1-1.el10.x86_64", None, "install this kernel's headers (kernel-devel, linux-headers)"),
@@ -789,7 +794,7 @@ def test_apt_is_asked_once_for_all_names_and_only_for_a_remedy(healthy: Machine)
     healthy.write("sysfs/kernel/realtime", "1")
     remedies = " ".join(each.remedy or "" for each in wrong())
     assert "apt install linux-image-amd64 linux-headers-amd64, and reboot" in remedies
-    assert "boot one without (apt install linux-image-amd64)" in remedies
+    assert "boot a kernel without PREEMPT_RT (apt install linux-image-amd64)" in remedies
     assert asked_apt(healthy) == 1
 
 
@@ -857,10 +862,14 @@ def test_a_class_without_a_number(healthy: Machine, content: str) -> None:
 @pytest.mark.parametrize(
     ("architecture", "archive", "remedy"),
     [
-        ("x86_64", ["linux-image-amd64"], "boot one without (apt install linux-image-amd64)"),
-        ("x86_64", ["linux-image-generic"], "boot one without (apt install linux-image-generic)"),
-        ("aarch64", ["linux-image-amd64", "linux-image-arm64"], "boot one without (apt install linux-image-arm64)"),
-        ("x86_64", [], "boot one without"),
+        ("x86_64", ["linux-image-amd64"], "boot a kernel without PREEMPT_RT (apt install linux-image-amd64)"),
+        ("x86_64", ["linux-image-generic"], "boot a kernel without PREEMPT_RT (apt install linux-image-generic)"),
+        (
+            "aarch64",
+            ["linux-image-amd64", "linux-image-arm64"],
+            "boot a kernel without PREEMPT_RT (apt install linux-image-arm64)",
+        ),
+        ("x86_64", [], "boot a kernel without PREEMPT_RT"),
     ],
 )
 def test_a_kernel_that_is_not_real_time(healthy: Machine, architecture: str, archive: list[str], remedy: str) -> None:
@@ -963,9 +972,9 @@ def test_what_is_orphaned_and_for_how_long_is_in_the_reason(healthy: Machine) ->
     healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/level", "held")
     healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/max_window_us", "25000")
     found = {each.check: each.reason for each in wrong()}
-    assert "1,234 pages that one has mapped are in use still" in found["orphaned"]
+    assert "1,234 pages of an earlier driver are still in use" in found["orphaned"]
     measured = "(measured since the module was loaded: 2.00us at most)"
-    assert found["storage-level"].endswith(f"change it for up to 25,000 us {measured}")
+    assert found["storage-level"].endswith(f"change the data after verification for up to 25,000 us {measured}")
 
 
 def test_pages_that_are_stuck_are_a_risk(healthy: Machine) -> None:
@@ -998,7 +1007,7 @@ def test_causes_of_an_exposure_beyond_the_bound(healthy: Machine, flags: str, st
     exposed(healthy, 25_700_000)
     healthy.write("proc/cpuinfo", f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}")
     [(_, _, reason)] = exposures(IGB)
-    assert "kept its interrupts off" in reason
+    assert "disabled interrupts" in reason
     assert "another policy or max_window_us" in reason
     assert ("steal" in reason) == steal
 
@@ -1032,11 +1041,11 @@ def test_a_choice_that_auto_would_not_make_is_a_note(healthy: Machine) -> None:
     assert (finding.level, finding.check, finding.remedy) == (
         "note",
         "auto",
-        f"if you want that: xsmmu set {IGB} auto --rebind; if it is in use: xsmmu set {IGB} auto --persist, for the "
-        "next boot",
+        f"to use this choice: xsmmu set {IGB} auto --rebind; if the device is in use: "
+        f"xsmmu set {IGB} auto --persist, for the next boot",
     )
     healthy.remove(f"sysfs/bus/pci/devices/{IGB}/driver")
-    assert [each.remedy for each in wrong()] == [f"if you want that: xsmmu set {IGB} auto"]
+    assert [each.remedy for each in wrong()] == [f"to use this choice: xsmmu set {IGB} auto"]
 
 
 def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
@@ -1175,7 +1184,7 @@ def kernel_mode() -> str:
 
 
 def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
-    assert kernel_mode().endswith(": 2 groups lazy (unmapped memory stays within a device's reach for up to 10 ms)")
+    assert kernel_mode().endswith(": 2 groups lazy (unmapped memory stays reachable for up to 10 ms)")
     group_type(healthy, "DMA")
     assert ": 1 group lazy (" in kernel_mode()
     assert kernel_mode().endswith(", 1 group strict")
@@ -1183,7 +1192,7 @@ def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
     healthy.write("sysfs/kernel/iommu_groups/13/type", "DMA")
     assert kernel_mode().endswith(": 2 groups strict")
     healthy.write("proc/cpuinfo", "flags\t\t: fpu hypervisor")
-    by_itself = ", as the kernel makes them where a hypervisor is to hear of each map"
+    by_itself = ", which the kernel chooses if a hypervisor must see each map"
     assert kernel_mode().endswith(f": 2 groups strict{by_itself}")
     healthy.cmdline("iommu.strict=1")
     assert kernel_mode().endswith(": 2 groups strict")
@@ -1197,7 +1206,7 @@ def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
         ("iommu=pt", ("identity", "DMA-FQ"), "risk", "1 of 2 groups is passthrough, so not translated: iommu=pt is on"),
         ("iommu=pt", ("identity", "identity"), "risk", "2 of 2 groups are passthrough, so not translated: iommu=pt"),
         ("iommu=pt", ("identity", "blocked"), "risk", "1 of 2 groups is passthrough"),
-        ("iommu=pt", ("DMA", "DMA-FQ"), "note", "within a device's reach for up to 10 ms), 1 group strict; iommu=pt"),
+        ("iommu=pt", ("DMA", "DMA-FQ"), "note", "reachable for up to 10 ms), 1 group strict; iommu=pt"),
         ("iommu=pt", ("", ""), "risk", "iommu=pt is on the kernel's command line, and the types of the groups cannot"),
         ("quiet", ("identity", "DMA"), "ok", "the kernel's own path: 1 group strict, 1 group passthrough"),
     ],
@@ -1225,11 +1234,11 @@ def test_the_floor_is_the_one_in_force(healthy: Machine) -> None:
     assert floors() == []
     healthy.write("sysfs/module/xsmmu/parameters/min_level", "strict")
     assert floors() == [
-        "the module's floor is strict, since iommu.strict=1 is on the kernel's command line: it refuses policies of a "
-        "lower level"
+        "the module's minimum level is strict, because iommu.strict=1 is on the kernel's command line: policies of a "
+        "lower level are refused"
     ]
     healthy.cmdline("quiet")
-    assert floors() == ["the module's floor is strict: it refuses policies of a lower level"]
+    assert floors() == ["the module's minimum level is strict: policies of a lower level are refused"]
     unloaded(healthy)
     assert floors() == []
     healthy.cmdline('"amd_iommu=fullflush"')

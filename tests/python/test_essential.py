@@ -104,10 +104,10 @@ def test_an_interface_may_be_called_anything(machine: Machine, network: Network,
     called = os.fsdecode(name)
     (machine.sysfs / "class/net/eth1").rename(machine.sysfs / "class/net" / called)
     network.route(called)
-    assert of_card() == [f"the only default route is by {shown(called)}"]
+    assert of_card() == [f"the only default route uses {shown(called)}"]
 
 
-UNKNOWN = "of which the kernel does not say on which device it is"
+UNKNOWN = "(the kernel does not show on which device)"
 TCP = "  sl  local_address rem_address   st\n"
 V6_MAPPED = "0000000000000000FFFF0000"
 
@@ -115,19 +115,19 @@ V6_MAPPED = "0000000000000000FFFF0000"
 @pytest.mark.parametrize(
     ("file", "row", "said"),
     [
-        ("tcp", "0200A8C0:0379 0700A8C0:0801 01", ["NFS at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:1144 01", ["NVMe over TCP at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:2A39 01", ["nbd at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0801 01", ["NFS at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1144 01", ["NVMe over TCP at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:2A39 01", ["nbd at 192.168.0.7 uses eth1"]),
         # A disk of RBD is no mount; nor is a pair of DRBD.
-        ("tcp", "0200A8C0:0379 0700A8C0:0CE4 01", ["Ceph at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:1A85 01", ["Ceph at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:1E6C 01", ["DRBD at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:1E6D 01", ["DRBD at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:0234 01", ["9P at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:03DC 01", ["Lustre at 192.168.0.7 is by eth1"]),
-        ("tcp", "0200A8C0:0379 0700A8C0:5DC7 01", ["GlusterFS at 192.168.0.7 is by eth1"]),
-        ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0CE4 01", ["Ceph at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1A85 01", ["Ceph at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1E6C 01", ["DRBD at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1E6D 01", ["DRBD at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0234 01", ["9P at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:03DC 01", ["Lustre at 192.168.0.7 uses eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:5DC7 01", ["GlusterFS at 192.168.0.7 uses eth1"]),
+        ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 uses eth1"]),
         # A closed connection, a port of another service, a server on this machine, and a server elsewhere.
         ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),
         ("tcp", "0200A8C0:0379 0700A8C0:01BB 01", []),
@@ -161,16 +161,16 @@ def test_storage_of_the_machine_itself(machine: Machine, network: Network) -> No
 @pytest.mark.parametrize(
     ("mount", "said"),
     [
-        ("nfs files:/srv rw,vers=3,addr=192.168.0.7", ["NFS at 192.168.0.7 is by eth1"]),
-        ("nfs4 files:/srv rw,clientaddr=192.168.0.2,addr=192.168.0.7", ["NFS at 192.168.0.7 is by eth1"]),
-        ("cifs //files/srv rw,addr=192.168.0.7,uid=0", ["SMB at 192.168.0.7 is by eth1"]),
-        ("smb3 //files/srv addr=192.168.0.7", ["SMB at 192.168.0.7 is by eth1"]),
+        ("nfs files:/srv rw,vers=3,addr=192.168.0.7", ["NFS at 192.168.0.7 uses eth1"]),
+        ("nfs4 files:/srv rw,clientaddr=192.168.0.2,addr=192.168.0.7", ["NFS at 192.168.0.7 uses eth1"]),
+        ("cifs //files/srv rw,addr=192.168.0.7,uid=0", ["SMB at 192.168.0.7 uses eth1"]),
+        ("smb3 //files/srv addr=192.168.0.7", ["SMB at 192.168.0.7 uses eth1"]),
         ("nfs4 files:/srv rw,mountaddr=192.168.0.7,addr=172.16.0.7", []),
-        ("nfs4 files:/srv rw,addr=fe80::7%eth1", ["NFS at fe80::7 is by eth1"]),
+        ("nfs4 files:/srv rw,addr=fe80::7%eth1", ["NFS at fe80::7 uses eth1"]),
         ("nfs4 files:/srv rw,addr=fe80::7%wlan0", []),
-        ("nfs4 files:/srv rw,addr=fe80::7%eth9", [f"NFS at fe80::7 is by eth9, {UNKNOWN}"]),
-        ("ceph 10.0.0.7:6789,192.168.0.7:6789:/ /mnt rw", ["Ceph at 192.168.0.7 is by eth1"]),
-        ("ceph a@1.fs=/ rw,mon_addr=10.0.0.7:3300/192.168.0.7:3300", ["Ceph at 192.168.0.7 is by eth1"]),
+        ("nfs4 files:/srv rw,addr=fe80::7%eth9", [f"NFS at fe80::7 uses eth9 {UNKNOWN}"]),
+        ("ceph 10.0.0.7:6789,192.168.0.7:6789:/ /mnt rw", ["Ceph at 192.168.0.7 uses eth1"]),
+        ("ceph a@1.fs=/ rw,mon_addr=10.0.0.7:3300/192.168.0.7:3300", ["Ceph at 192.168.0.7 uses eth1"]),
         ("nfs4 files:/srv rw", []),
         ("nfs4 files:/srv rw,addr=files", []),
         ("fuse.x files:/srv rw,addr=192.168.0.7", []),
@@ -250,14 +250,14 @@ def test_swap_on_what_may_be_called_anything(machine: Machine) -> None:
 def test_the_only_default_route(network: Network) -> None:
     network.route("eth1")
     network.route("eth1", "192.168.0.0/24")
-    assert of_card() == ["the only default route is by eth1"]
+    assert of_card() == ["the only default route uses eth1"]
     network.route("wlan0", metric=600)
     assert of_card() == []
 
 
 def test_the_only_default_route_of_ipv6(network: Network) -> None:
     network.route("eth1", "::/0")
-    only = ["the only IPv6 default route is by eth1"]
+    only = ["the only IPv6 default route uses eth1"]
     assert of_card() == only
     # No packet of IPv6 leaves by a route of IPv4.
     network.route("wlan0", metric=600)
@@ -273,19 +273,19 @@ def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
     network.route("eth1", table=100)
     assert of_card() == []
     network.route("eth1", table=10)
-    assert of_card() == ["the only default route of VRF mgmt is by eth1"]
+    assert of_card() == ["the only default route of VRF mgmt uses eth1"]
     network.table = [row for row in network.table if row.table == 100]
-    assert of_card() == ["the only default route of table 100 is by eth1"]
+    assert of_card() == ["the only default route of table 100 uses eth1"]
     network.route("wlan0", "::/0")
     network.route("wlan0", table=101)
-    assert of_card() == ["the only default route of table 100 is by eth1"]
+    assert of_card() == ["the only default route of table 100 uses eth1"]
 
 
 def test_a_default_route_of_a_rule_replaces_none(network: Network) -> None:
     """Packets of addresses outside the rule do not use the rule's route."""
     network.route("eth1")
     network.route("wlan0", table=100)
-    assert of_card() == ["the only default route is by eth1"]
+    assert of_card() == ["the only default route uses eth1"]
     network.route("wlan0", table=253)
     assert of_card() == []
 
@@ -304,8 +304,8 @@ def test_a_default_route_in_parts(machine: Machine, network: Network, halves: tu
         assert of_card() == []
         (machine.sysfs / "class/net/eth1/master").symlink_to("../mgmt")
     [said] = of_card()
-    assert said.startswith(f"the route{vrf} to public addresses, as ")
-    assert said.endswith(", is by eth1")
+    assert said.startswith(f"the route{vrf} to public addresses, such as ")
+    assert said.endswith(", uses eth1")
     assert of_disk() == []
     # The rest of the machine's tables takes the packets then.
     network.route("wlan0", "::/0" if ":" in halves[0] else "0.0.0.0/0", metric=600, table=table)
@@ -327,7 +327,7 @@ def test_a_session_by_rules_of_services(network: Network, monkeypatch: pytest.Mo
     network.route("eth1", table=100)
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
     network.by_service = {0x10: 100}
-    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+    assert of_card() == [by("eth1", "10.0.0.1", "may use")]
 
 
 def test_storage_by_rules_of_ports(machine: Machine, network: Network) -> None:
@@ -336,7 +336,7 @@ def test_storage_by_rules_of_ports(machine: Machine, network: Network) -> None:
     machine.has("self/mountinfo", "22 1 0:50 / /mnt rw - nfs4 files:/srv rw,addr=10.0.0.7\n")
     assert of_card() == []
     network.by_port = {2049: 100}
-    assert of_card() == ["NFS at 10.0.0.7 is by eth1"]
+    assert of_card() == ["NFS at 10.0.0.7 uses eth1"]
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_a_leg_that_its_bond_does_not_use(
         (leg / "bonding_slave").mkdir()
         (leg / "bonding_slave/mii_status").write_text(f"{words[0]}\n")
         (leg / "bonding_slave/ad_aggregator_id").write_text(f"{words[1]}\n")
-    assert of_card() == ["the only default route is by bond0"] * count
+    assert of_card() == ["the only default route uses bond0"] * count
 
 
 @pytest.mark.parametrize("ports", [("eth1",), ("eth1", "wlan0"), ("bond0",)])
@@ -408,7 +408,7 @@ def test_open_vswitch(machine: Machine, network: Network, ports: tuple[str, ...]
     network.interface("br-ex", "openvswitch")
     network.interface("ovs-system", "openvswitch")
     network.route("br-ex")
-    assert of_card() == ["the only default route is by br-ex"]
+    assert of_card() == ["the only default route uses br-ex"]
 
 
 @pytest.mark.parametrize("kind", ["veth", "tun", "ppp", "macvlan", "dummy", "wireguard", "netkit", "vxlan"])
@@ -416,19 +416,19 @@ def test_what_cannot_be_followed_counts(machine: Machine, network: Network, kind
     machine.interface("up0")
     network.interface("up0", kind)
     network.route("up0")
-    assert of_card() == [f"the only default route is by up0, {UNKNOWN}"]
+    assert of_card() == [f"the only default route uses up0 {UNKNOWN}"]
     assert of_disk() == []
 
 
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        (("192.168.0.7",), ["the only default route is by up0"]),
-        (("172.16.0.7", "192.168.0.7"), ["the only default route is by up0"]),
+        (("192.168.0.7",), ["the only default route uses up0"]),
+        (("172.16.0.7", "192.168.0.7"), ["the only default route uses up0"]),
         (("172.16.0.7",), []),
         # The tunnel would carry its own packets; its route is no route to its ends.
-        (("10.0.0.7",), [f"the only default route is by up0, {UNKNOWN}"]),
-        (("2001:db8::7",), [f"the only default route is by up0, {UNKNOWN}"]),
+        (("10.0.0.7",), [f"the only default route uses up0 {UNKNOWN}"]),
+        (("2001:db8::7",), [f"the only default route uses up0 {UNKNOWN}"]),
     ],
 )
 def test_a_tunnel(machine: Machine, network: Network, ends: tuple[str, ...], said: list[str]) -> None:
@@ -449,7 +449,7 @@ def test_a_tunnel_whose_packets_are_marked(machine: Machine, network: Network) -
     network.route("eth1", "192.168.0.0/24", table=100)
     assert of_card() == []
     network.rules = {5: 100}
-    assert of_card() == ["the only default route is by up0"]
+    assert of_card() == ["the only default route uses up0"]
 
 
 def test_an_interface_on_no_pci_device(machine: Machine, network: Network) -> None:
@@ -459,8 +459,8 @@ def test_an_interface_on_no_pci_device(machine: Machine, network: Network) -> No
     assert of_card() == []
 
 
-def by(name: str, client: str = "192.168.0.7", how: str = "is") -> str:
-    return f"this SSH session, from {client}, {how} by {name}"
+def by(name: str, client: str = "192.168.0.7", how: str = "uses") -> str:
+    return f"this SSH session, from {client}, {how} {name}"
 
 
 @pytest.mark.parametrize("client", ["192.168.0.7", "::ffff:192.168.0.7"])
@@ -490,7 +490,7 @@ def test_the_way_with_the_least_metric(network: Network, monkeypatch: pytest.Mon
         ("vlan7", [by("vlan7", "fe80::7")]),
         ("2", [by("eth1", "fe80::7")]),
         ("wlan0", []),
-        ("gone0", [by(f"gone0, {UNKNOWN}", "fe80::7")]),
+        ("gone0", [by(f"gone0 {UNKNOWN}", "fe80::7")]),
     ],
 )
 def test_a_session_of_the_link(
@@ -508,7 +508,7 @@ def test_a_session_of_the_link_that_names_none(network: Network, monkeypatch: py
     network.route("wlan0", "fe80::/64")
     network.route("eth1", "fe80::/64", metric=256)
     monkeypatch.setenv("SSH_CONNECTION", "fe80::7 50000 fe80::1 22")
-    assert of_card() == [by("eth1", "fe80::7", "may be")]
+    assert of_card() == [by("eth1", "fe80::7", "may use")]
     network.connect("fe80::1", 22, "fe80::7", 50000, network.interface("wlan0"))
     assert of_card() == []
 
@@ -526,7 +526,7 @@ def test_a_session_of_a_vrf(
     monkeypatch.setenv("SSH_CONNECTION", "192.168.0.7 50000 192.168.0.1 22")
     assert of_card() == said
     network.connected = None
-    assert of_card() == [by("eth1", how="may be")]
+    assert of_card() == [by("eth1", how="may use")]
 
 
 def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,7 +536,7 @@ def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: py
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
     assert of_card() == []
     network.rules = {5: 100}
-    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+    assert of_card() == [by("eth1", "10.0.0.1", "may use")]
 
 
 def test_a_session_whose_socket_is_marked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,24 +554,24 @@ def test_a_session_to_an_address_of_the_interface(network: Network, monkeypatch:
     network.route("wlan0")
     network.addresses = {"wlan0": ["192.168.0.2"], "eth1": ["192.168.0.1"]}
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
-    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+    assert of_card() == [by("eth1", "10.0.0.1", "may use")]
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.2 22")
     assert of_card() == []
 
 
-ITSELF = "this SSH session comes from this machine itself (a tunnel?), and xsmmu does not know the way"
+ITSELF = "this SSH session comes from this machine itself (a tunnel?), and xsmmu cannot find its route"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("UNKNOWN 65535 UNKNOWN 65535", "this session may be by it: SSH says that it is from UNKNOWN"),
-        ("10.0.0.1 50000 192.168.0.1 22", "from 10.0.0.1, may be by it: the kernel has no route there"),
-        ("1.2.3.4 x 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
-        ("1.2.3.4 50000 5.6.7.8 ssh", "this session may be by it: SSH says that it is from 1.2.3.4"),
-        ("1.2.3.4 -1 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
-        ("1.2.3.4 65536 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
-        ("1.2.3.4", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("UNKNOWN 65535 UNKNOWN 65535", "this session may use the device: SSH names UNKNOWN as client"),
+        ("10.0.0.1 50000 192.168.0.1 22", "from 10.0.0.1, may use the device: the kernel has no route to the client"),
+        ("1.2.3.4 x 5.6.7.8 22", "this session may use the device: SSH names 1.2.3.4 as client"),
+        ("1.2.3.4 50000 5.6.7.8 ssh", "this session may use the device: SSH names 1.2.3.4 as client"),
+        ("1.2.3.4 -1 5.6.7.8 22", "this session may use the device: SSH names 1.2.3.4 as client"),
+        ("1.2.3.4 65536 5.6.7.8 22", "this session may use the device: SSH names 1.2.3.4 as client"),
+        ("1.2.3.4", "this session may use the device: SSH names 1.2.3.4 as client"),
         ("127.0.0.1 50000 127.0.0.1 22", ITSELF),
         ("::1 50000 ::1 22", ITSELF),
         ("::ffff:127.0.0.1 50000 ::ffff:127.0.0.1 22", ITSELF),
@@ -660,7 +660,7 @@ def test_storage_of_vrfs_and_other_ports(machine: Machine, network: Network) -> 
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24", table=10)
     network.connect("192.168.0.1", 40000, "192.168.0.7", 3260, vrf)
-    assert of_card() == ["iSCSI at 192.168.0.7 is by eth1"]
+    assert of_card() == ["iSCSI at 192.168.0.7 uses eth1"]
     network.connected = []
     assert of_card() == []
     network.route("eth1", "192.168.1.0/24")
@@ -672,7 +672,7 @@ def test_storage_of_vrfs_and_other_ports(machine: Machine, network: Network) -> 
     iscsi = machine.sysfs / "class/iscsi_connection/connection1:0"
     iscsi.mkdir(parents=True)
     (iscsi / "address").write_text("192.168.1.8\n")
-    assert of_card() == ["NVMe over RDMA at 192.168.1.7 is by eth1", "iSCSI at 192.168.1.8 is by eth1"]
+    assert of_card() == ["NVMe over RDMA at 192.168.1.7 uses eth1", "iSCSI at 192.168.1.8 uses eth1"]
 
 
 def test_storage_of_a_socket_that_is_bound(machine: Machine, network: Network) -> None:
@@ -687,7 +687,7 @@ def test_storage_of_a_socket_that_is_bound(machine: Machine, network: Network) -
     network.route("eth1", "192.168.0.0/24", metric=600)
     network.route("wlan0", "192.168.0.0/24")
     network.connect("192.168.0.1", 40000, "192.168.0.7", 8009, bound)
-    assert of_card() == ["NVMe over TCP at 192.168.0.7 is by eth1"]
+    assert of_card() == ["NVMe over TCP at 192.168.0.7 uses eth1"]
 
 
 @pytest.mark.parametrize("place", ["net", "virtio3/net"])
@@ -696,7 +696,7 @@ def test_an_interface_in_another_network_namespace(machine: Machine, place: str)
     make_device(machine.sysfs, "0000:07:00.0", 14, "none", "virtio-pci")
     card = Device("0000:07:00.0")
     (card.folder / place).mkdir(parents=True)
-    said = "0000:07:00.0 has an interface in another network namespace, and xsmmu does not see what is by it"
+    said = "0000:07:00.0 has an interface in another network namespace, where its use is not visible"
     assert essential.reasons([card]) == [said]
     (card.folder / place / "eth7").mkdir()
     assert essential.reasons([card]) == []
@@ -711,7 +711,7 @@ def test_connections_of_the_host(machine: Machine) -> None:
     (machine.sysfs / "bus/virtio/devices/virtio3").symlink_to(made)
     assert essential.reasons([Device("0000:07:00.0")]) == []
     (made / "driver").symlink_to("../../bus/virtio/drivers/vmw_vsock_virtio_transport")
-    said = "virtio3 has the connections of vsock, and a session may come by one of them"
+    said = "virtio3 carries vsock connections, possibly of this session"
     assert essential.reasons([Device("0000:07:00.0")]) == [said]
     assert of_card() == []
 
@@ -722,7 +722,9 @@ def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(essential, "View", View)
     monkeypatch.setattr(netlink, "dump", refuse)
-    assert of_card() == ["the network may be by it: the kernel says nothing of its routes (Operation not permitted)"]
+    assert of_card() == [
+        "the network may use the device: the kernel does not list its routes (Operation not permitted)"
+    ]
 
 
 # ---- disks in use as only the kernel knows ----
@@ -734,7 +736,7 @@ CLAIMED = "nvme0n1 is in use: the kernel refuses an exclusive open of /dev/nvme0
 def test_what_only_the_kernel_knows(machine: Machine, network: Network) -> None:
     """A mount in another mount namespace, a pool, a target."""
     network.claimed["/dev/nvme0n1"] = errno.EBUSY
-    assert of_disk() == [f"{CLAIMED} (a mount in another namespace, a pool, a target or the like)"]
+    assert of_disk() == [f"{CLAIMED} (possibly by a mount in another namespace, a pool or a target)"]
     assert of_card() == []
     machine.block("dm-0", machine.sysfs / "devices/virtual/block/dm-0", on=("nvme0n1p2",))
     holders = machine.sysfs / "class/block/nvme0n1p2/holders"
@@ -760,10 +762,10 @@ def test_btrfs_by_a_name_of_no_device(machine: Machine, network: Network) -> Non
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (errno.EACCES, "cannot be opened to ask (Permission denied; run this as root)"),
-        (errno.EPERM, "cannot be opened to ask (Operation not permitted; run this as root)"),
-        (errno.ENOENT, "cannot be opened to ask (No such file or directory)"),
-        (errno.EIO, "cannot be opened to ask (Input/output error)"),
+        (errno.EACCES, "cannot be opened (Permission denied; run this as root)"),
+        (errno.EPERM, "cannot be opened (Operation not permitted; run this as root)"),
+        (errno.ENOENT, "cannot be opened (No such file or directory)"),
+        (errno.EIO, "cannot be opened (Input/output error)"),
         (errno.ENOMEDIUM, None),
         (errno.ENXIO, None),
     ],
@@ -795,7 +797,7 @@ def test_an_exclusive_open(tmp_path: Path, claim: Callable[[Path, str], None]) -
     """If sysfs has another device under that number, nothing is known."""
     file = tmp_path / "disk"
     file.touch()
-    with pytest.raises(OSError, match="it is another device"):
+    with pytest.raises(OSError, match="another device"):
         claim(file, "259:0")
     with pytest.raises(FileNotFoundError):
         claim(tmp_path / "none", "259:0")
@@ -814,7 +816,7 @@ def test_only_an_exclusive_open_is_refused(
 
     (tmp_path / "disk").touch()
     monkeypatch.setattr(os, "open", record)
-    with pytest.raises(OSError, match="it is another device"):
+    with pytest.raises(OSError, match="another device"):
         claim(tmp_path / "disk", "259:0")
     assert flags_of == [os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC]
 
@@ -963,10 +965,10 @@ def test_consoles(machine: Machine, files: Files, consoles: str, said: str | Non
 @pytest.mark.parametrize(
     ("mount", "driver", "said"),
     [
-        ("virtiofs myroot rw", "virtiofs", "myroot (virtiofs) is mounted on /a b, and may be by virtio3"),
-        ("virtiofs myroot rw", None, "myroot (virtiofs) is mounted on /a b, and may be by virtio3"),
-        ("9p share rw,trans=virtio,cache=5", "9pnet_virtio", "share (9p) is mounted on /a b, and may be by virtio3"),
-        ("9p share rw", "9pnet_virtio", "share (9p) is mounted on /a b, and may be by virtio3"),
+        ("virtiofs myroot rw", "virtiofs", "myroot (virtiofs) is mounted on /a b, possibly by virtio3"),
+        ("virtiofs myroot rw", None, "myroot (virtiofs) is mounted on /a b, possibly by virtio3"),
+        ("9p share rw,trans=virtio,cache=5", "9pnet_virtio", "share (9p) is mounted on /a b, possibly by virtio3"),
+        ("9p share rw", "9pnet_virtio", "share (9p) is mounted on /a b, possibly by virtio3"),
         ("9p share rw,trans=tcp,port=564", "9pnet_virtio", None),
         ("9p share rw,trans=virtio", "elsewhere", None),
         ("tmpfs share rw,trans=virtio", "9pnet_virtio", None),
@@ -999,7 +1001,7 @@ def test_loop_devices_and_targets_of_nvme(machine: Machine) -> None:
     assert of_disk() == []
     (name / "enable").write_text("1\n")
     (loop / "backing_file").write_text("/dev/nvme0n1p2\n")
-    assert of_disk() == ["nvme0n1 is below loop0", "nvme0n1 is exported by nqn.a"]
+    assert of_disk() == ["nvme0n1 is the backing disk of loop0", "nvme0n1 is exported by nqn.a"]
     machine.mounts("7:0 /mnt ext4 /dev/loop0")
     assert of_disk()[0] == "loop0 is mounted on /mnt"
 
@@ -1021,7 +1023,7 @@ def test_a_controller_that_a_target_passes_on(machine: Machine) -> None:
 
 def test_virtual_functions() -> None:
     (Device(IGB).folder / "sriov_numvfs").write_text("4\n")
-    assert of_card() == [f"{IGB} (eth1) has 4 virtual functions, which go with its driver"]
+    assert of_card() == [f"{IGB} (eth1) has 4 virtual functions, which disappear with its driver"]
 
 
 @pytest.mark.parametrize(
@@ -1049,7 +1051,7 @@ def test_drivers_of_programs(machine: Machine, driver: str, place: str, name: st
     (machine.sysfs / place).mkdir(parents=True)
     (machine.sysfs / place / name).symlink_to(folder)
     [said] = essential.reasons([Device("0000:07:00.0")])
-    assert said.startswith(f"0000:07:00.0 is bound to {driver}, which gives it to programs ({name})")
+    assert said.startswith(f"0000:07:00.0 is bound to {driver}, which gives the device to programs ({name})")
     assert of_card() == []
 
 
@@ -1067,4 +1069,4 @@ def test_an_interface_of_a_virtual_function(machine: Machine, network: Network) 
     make_device(machine.sysfs, "0000:01:10.0", 30, None, "igbvf", interface="vf0")
     (Device("0000:01:10.0").folder / "physfn").symlink_to(Device(IGB).folder)
     network.route("vf0")
-    assert of_card() == ["the only default route is by vf0"]
+    assert of_card() == ["the only default route uses vf0"]

@@ -65,7 +65,7 @@ def test_what_is_measured_and_put_back(tmp_path: Path) -> None:
     assert said["table"] == "saved: /var/lib/xsmmu/calibration.json"
 
     assert tried("stopped") == ("130", CHOSEN)
-    assert said["stopped-says"] == "xsmmu: stopped; everything is as it was before"
+    assert said["stopped-says"] == "xsmmu: stopped; everything was restored"
     assert said["ping"] == "3"
     # Only a refused request shows that copying begins without a driver.
     known = ("xsmmu_bench", "refused: copying can begin only")

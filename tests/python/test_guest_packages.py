@@ -28,26 +28,26 @@ COLOURS = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 KEPT = ("again", "root-again", "unset-again", "apply-again")
 """Repeated commands, which change nothing."""
 REFUSED = {
-    "bound": "add --persist: the next boot has it",
-    "essential": "--persist without --rebind changes nothing now, and the next boot has it",
-    "mounted": "--persist without --rebind changes nothing now, and the next boot has it",
-    "way-out": "the only default route is by eth0",
+    "bound": "add --persist to change the policy at the next boot",
+    "essential": "use --persist without --rebind to change the policy at the next boot only",
+    "mounted": "use --persist without --rebind to change the policy at the next boot only",
+    "way-out": "the only default route uses eth0",
     "no-policy": "choose from auto, copy, strict",
-    "no-device": "xsmmu status lists what there is",
+    "no-device": "xsmmu status lists the devices",
     "no-rebind": "add --rebind",
     "class": "2, 4 or 6",
 }
 """Refused commands, with words of the remedy."""
 SAID = {
-    "again": "already so",
+    "again": "unchanged",
     "strict": "level strict",
     "differs": "next boot",
     "help": "MEMORY IS IN THE DEVICE'S REACH UNTIL",
     "announced": "# eth1 is left down, loses its addresses 10.0.3.15/24",
     "copy": "add --after 'ip link set eth1 up",
-    "unset-again": "already so",
-    "root": "before you reboot: xsmmu apply --initramfs",
-    "root-again": "already so: strict from the next boot on",
+    "unset-again": "unchanged",
+    "root": "before the reboot: xsmmu apply --initramfs",
+    "root-again": "unchanged: strict from the next boot on",
     "watch": "eth1 fused held pages",
     "top": "fused held",
     "compare": "held",

@@ -21,8 +21,8 @@ from xsmmu import interfaces, netlink
 from xsmmu.machine import Device, shown
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
-ADD = "if nothing on this machine sets that again by itself, add --after"
-LEFT = "that --after does not give back"
+ADD = "unless this machine restores the settings by itself, add --after"
+LEFT = "--after does not restore"
 MTU = struct.pack("=I", 1400)
 
 
@@ -106,7 +106,7 @@ def test_dry_run_and_run_name_the_same_before(wires: Wires) -> None:
             "ip route replace default via 10.0.0.1 dev eth1",
         ]
     )
-    assert dry[1] == f"# if nothing on this machine sets that again by itself, add --after '{command}'"
+    assert dry[1] == f"# unless this machine restores the settings by itself, add --after '{command}'"
     assert json.loads(run(*words, "--dry-run", "-o", "json"))["changes"][0]["notes"] == [line[2:] for line in dry[:2]]
     assert run(*words).splitlines()[:2] == [line[2:] for line in dry[:2]]
     # Repeating the current state takes nothing away, nor does another policy.
@@ -312,7 +312,7 @@ def test_of_many_addresses_and_routes_of_people_the_first_are_given(wires: Wires
 
 def test_a_port_of_open_vswitch(wires: Wires) -> None:
     wires.link("ovs-system", 7, above="eth1", is_master=True)
-    assert wires.notes(False)[1:] == [f"{ADD} 'ip link set eth1 up'", f"{LEFT} the place of eth1 in Open vSwitch"]
+    assert wires.notes(False)[1:] == [f"{ADD} 'ip link set eth1 up'", f"{LEFT} the port eth1 of Open vSwitch"]
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:
     wires.addresses = [address(5, "10.7.0.2", 24), address(7, "10.1.0.2", 24)]
     assert wires.notes(False) == [
         "eth1 is left down, leaves bond0",
-        "vlan7 goes with eth1, loses its addresses 10.7.0.2/24",
-        "mac0 goes with vlan7",
+        "vlan7 disappears with eth1, loses its addresses 10.7.0.2/24",
+        "mac0 disappears with vlan7",
         f"{ADD} 'ip link set eth1 master bond0 && ip link set eth1 up'",
         f"{LEFT} vlan7, mac0",
     ]
@@ -395,7 +395,7 @@ def test_an_interface_may_be_called_anything(wires: Wires, name: bytes) -> None:
     wires.addresses = [address(2, "10.0.0.2", 24)]
     assert wires.notes(False) == [
         f"{shown(called)} is left down, loses its addresses 10.0.0.2/24",
-        "no --after is printed, as a terminal cannot show one of these names: set that by hand",
+        "no --after is suggested, because a terminal cannot show a name in it: restore the settings by hand",
     ]
 
 
@@ -413,4 +413,4 @@ def test_a_kernel_that_does_not_answer(wires: Wires, monkeypatch: pytest.MonkeyP
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(netlink, "dump", refuse)
-    assert "not known: the kernel does not list them (Operation not permitted)" in wires.notes()[0]
+    assert "unknown: the kernel does not list them (Operation not permitted)" in wires.notes()[0]

@@ -215,7 +215,7 @@ def test_the_file_is_written_as_a_whole(sysfs: Path) -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_a_folder_that_is_not_there() -> None:
-    with pytest.raises(UserError, match="there is no folder /no/folder: make it first"):
+    with pytest.raises(UserError, match="folder /no/folder does not exist: create the folder"):
         families("--output-file", "/no/folder/xsmmu.prom")
 
 
@@ -235,7 +235,7 @@ def test_a_link_in_place_of_the_file_is_neither_followed_nor_replaced(sysfs: Pat
     precious.write_text("precious\n")
     link = sysfs / "xsmmu.prom"
     link.symlink_to(target)
-    with pytest.raises(UserError, match="it is a link, which is not followed") as error:
+    with pytest.raises(UserError, match="a symbolic link is not followed") as error:
         families("--output-file", str(link))
     assert error.value.code == "cannot-write"
     assert str(link.readlink()) == target

@@ -188,7 +188,7 @@ def test_nothing_to_watch_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UserError, match="modprobe xsmmu"):
         module.groups()
     make_device(tmp_path, IGB, 11, "none")
-    with pytest.raises(UserError, match="no device has a policy: choose one with xsmmu set"):
+    with pytest.raises(UserError, match="no device has a policy: choose a policy with xsmmu set"):
         module.groups()
 
 
@@ -290,7 +290,7 @@ def test_what_software_makes_is_on_no_device(
         (folder / each).mkdir(parents=True)
     (sysfs / "class" / kind / name).symlink_to(folder)
     for word in (name, f"/dev/{name}"):
-        with pytest.raises(UserError, match=f"name what it stands on: {said}$") as error:
+        with pytest.raises(UserError, match=f"name a lower device: {said}$") as error:
             machine.find(word)
         assert error.value.code == "unknown-device"
 
@@ -552,7 +552,7 @@ def test_a_group_that_goes_before_it_is_watched(sysfs: Path, monkeypatch: pytest
 
     monkeypatch.setattr(module, "read", goes)
     assert list(module.groups()) == [Device(NVME0)]
-    with pytest.raises(UserError, match="has gone"):
+    with pytest.raises(UserError, match="has disappeared"):
         module.groups((Device(IGB),))
 
 
@@ -651,7 +651,7 @@ def test_counts_of_a_group_that_was_given_back_are_not_those_of_now(state: str) 
 @pytest.mark.parametrize(
     ("level", "deferred", "kinds"),
     [
-        ("held", 24, "slab memory (kmalloc, as the heads of packets) and mappings of more than 64 pages"),
+        ("held", 24, "slab memory (kmalloc, such as packet heads) and mappings of more than 64 pages"),
         ("lazy", 24, "mappings of more than 64 pages"),
         ("bounded", 0, "mappings of more than 64 pages"),
         ("held", 1300, None),
@@ -779,7 +779,7 @@ def test_rules_that_cannot_be_read(sysfs: Path, monkeypatch: pytest.MonkeyPatch,
     assert result.exit_code == 0
     assert [line.split()[7] for line in result.stdout.splitlines()[1:]] == ["?"] * 3
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith(f"the choices of the next boot are not known: cannot read {file}: ")
+    assert result.stderr.startswith(f"the choices for the next boot are unknown: cannot read {file} (")
     rows = json.loads(xsmmu("status", "-o", "json").stdout)["devices"]
     assert {(row["next_boot"], row["next_boot_differs"]) for row in rows} == {(None, None)}
 
@@ -830,7 +830,7 @@ def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)
     (row,) = document("status", "eth1", "-o", "json")["devices"]
     assert (row["path"], row["level"], row["unmapped_pages"], row["bad_unmaps"]) == ("fused", "held", None, None)
-    assert "what was counted is for root" in xsmmu("status").output
+    assert "statistics are readable for root only" in xsmmu("status").output
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -43,33 +43,36 @@ def test_rules(text: str) -> None:
     ("text", "message"),
     [
         # As in tests/guest/choice.sh.
-        ("class:02", "it has no policy: a rule is MATCH=POLICY"),
+        ("class:02", "the rule has no policy: write MATCH=POLICY"),
         ("class:02=turbo", "'turbo' is no policy: choose from none, auto, copy"),
-        ("01:00.0 = strict", "it has a blank beside = , or :, which the module does not take: write 01:00.0=strict"),
+        ("01:00.0 = strict", "the module accepts no blanks beside = , or :, so write 01:00.0=strict"),
         ("01:00.0\t=strict", "write 01:00.0=strict"),
         ("01:00.0= strict", "write 01:00.0=strict"),
         ("01:00.0=fused, max_window_us: 5", "write 01:00.0=fused,max_window_us:5"),
         ("driver:SAA716x Budget = strict", "write driver:SAA716x Budget=strict"),
-        ("eth0=strict", "'eth0' is no match of a rule, which takes no names: xsmmu set eth0 POLICY --persist"),
-        ("class:0=strict", "'class:0' is no class, which has 2, 4 or 6 hexadecimal digits: class:02"),
-        ("class:2=strict", "'class:2' is no class, which has 2, 4 or 6 hexadecimal digits"),
+        (
+            "eth0=strict",
+            "'eth0' is no match of a rule, because rules take no names: run xsmmu set eth0 POLICY --persist",
+        ),
+        ("class:0=strict", "'class:0' is no class of 2, 4 or 6 hexadecimal digits: write class:02"),
+        ("class:2=strict", "'class:2' is no class of 2, 4 or 6 hexadecimal digits"),
         ("class:020=strict", "'class:020' is no class"),
         ("class:0108021=strict", "'class:0108021' is no class"),
         ("class:0x02=strict", "'class:0x02' is no class"),
         ("class:=strict", "'class:' is no class"),
         ("class:zz=strict", "is no class"),
-        ("driver:=strict", "is no driver, whose name stands right behind the colon"),
+        ("driver:=strict", "is no driver name directly behind the colon"),
         ("driver: igb=strict", "is no driver"),
         ('driver:a"b=strict', "is no driver"),
         ("driver:a,b=strict", "is no driver"),
-        ("0x8086:0x10d3=strict", "is no vendor:device, which have 4 hexadecimal digits each: 8086:10d3"),
+        ("0x8086:0x10d3=strict", "is no vendor:device of 4 hexadecimal digits each: write 8086:10d3"),
         ("8086:=strict", "is no match of a rule: write an address"),
         ("8086:10d=strict", "is no vendor:device"),
         ("808:610d3=strict", "is no vendor:device"),
         ("0000:01:00.8=strict", "is no address"),
         ("0000:01:00.=strict", "is no address"),
-        ("nvme0n1=strict", "xsmmu set nvme0n1 POLICY --persist writes its address"),
-        ("enp1s0f0np0.5=strict", "takes no names"),
+        ("nvme0n1=strict", "xsmmu set nvme0n1 POLICY --persist to write the address"),
+        ("enp1s0f0np0.5=strict", "take no names"),
         ("**=strict", "is no match of a rule: write an address, class:, vendor:device, driver: or *"),
         ("00:20.0=strict", "is no address"),
         ("01:00.0/=strict", "is no address"),
@@ -77,20 +80,20 @@ def test_rules(text: str) -> None:
         ("01:00.0/8086:10c9:1=strict", "is no address"),
         ("01:00.0/8086:10g9=strict", "is no address"),
         ("8086:10d3:1=strict", "is no match of a rule"),
-        ("*=fused,max_window_us:0", "max_window_us '0' is no whole number from 1 to 10000000"),
+        ("*=fused,max_window_us:0", "max_window_us '0' is invalid: choose a whole number from 1 to 10000000"),
         ("*=fused,fast", "unknown tunable 'fast'"),
         ("*=fused,tables:fast", "unknown tunable 'tables'"),
         ("*=none,batch_pages:7", "none has no tunables: leave out batch_pages:7"),
-        ("*=auto,max_window_us:5", "auto has no tunables: leave out max_window_us:5, or name the policy"),
+        ("*=auto,max_window_us:5", "auto has no tunables: leave out max_window_us:5, or name a policy"),
         ("*=auto,tables:direct,fast", "auto has no tunables"),
         ("*=autos", "'autos' is no policy"),
         # Errors of a single line.
         ("*=strict;*=fused", "is no policy"),
         ("*= strict", "write *=strict"),
         ('*=strict"', "is no policy"),
-        ("*=fused,max_window_us=5", "has a colon before its value here: max_window_us:5"),
-        ("*=fused,max_window_us=5=6", "here: max_window_us:5=6"),
-        ("*=fused,max_window_us:5=6", "max_window_us '5=6' is no whole number"),
+        ("*=fused,max_window_us=5", "has no colon before the value: write max_window_us:5"),
+        ("*=fused,max_window_us=5=6", "write max_window_us:5=6"),
+        ("*=fused,max_window_us:5=6", "max_window_us '5=6' is invalid"),
         ("=strict", "is no match of a rule"),
     ],
 )
@@ -107,7 +110,7 @@ def test_without_the_module_any_policy_may_be_one() -> None:
 
 def test_rules_that_the_kernel_would_not_take() -> None:
     text = "".join(f"0000:01:{device:02x}.{function}=fused\n" for device in range(32) for function in range(2))
-    with pytest.raises(UserError, match="characters together, and the kernel takes 1024"):
+    with pytest.raises(UserError, match="characters together, but the kernel accepts 1024"):
         rules.read(text, MENU)
     assert len(rules.read(text[: len(text) // 2], MENU)) == 32
     # The longest accepted text, and a character more.

@@ -270,7 +270,7 @@ def test_rates_are_of_the_time_between(tracing: Tracing) -> None:
 
 def test_costs_come_from_the_calibration(tracing: Tracing, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1"])
-    assert "xsmmu bench DEVICE --save makes one" in result.output
+    assert "run xsmmu bench DEVICE --save" in result.output
     assert [line.split()[:3] for line in result.output.splitlines() if line.startswith(IGB)] == [
         [IGB, "eth1", "kernel-lazy"]
     ]
@@ -303,11 +303,11 @@ def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split() for line in said.splitlines() if line.startswith(IGB)] == [
         [IGB, "-", "-", "100,000", "50,000", "12.00", "2.00"]
     ]
-    assert "1,234 events came too fast to be read and are missing: the true rates are higher" in said
+    assert "1,234 events were lost, because they came faster than the tool reads: the true rates are higher" in said
     assert [row["device"] for row in taken.as_dict()["rates"]] == [IGB, None]
     assert taken.as_dict()["lost_events"] == 1234
     sample.show(sample.Taken(2.0, rates[:1], 0, None))
-    assert "missing" not in capsys.readouterr().out
+    assert "were lost" not in capsys.readouterr().out
 
 
 NO_CALIBRATIONS: tuple[dict[str, object], ...] = (

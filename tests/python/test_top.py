@@ -260,7 +260,7 @@ def test_a_group_without_a_policy_has_the_kernels_level(sysfs: Path, kind: str, 
     screen.press("enter")
     screen.chosen = (MLX,)
     assert f"{path}  level {level}  state off" in shown(screen)
-    assert f"not known under {path}" in shown(screen) or "no calibration" in shown(screen)
+    assert f"unknown under {path}" in shown(screen) or "not calibrated" in shown(screen)
 
 
 @pytest.mark.parametrize("state", ["idle", "failed"])
@@ -282,9 +282,9 @@ def calibrated(sysfs: Path, *policies: str) -> None:
 def test_a_calibration_that_is_made_meanwhile_is_seen(sysfs: Path) -> None:
     screen = seen_by(IGB)
     screen.press("enter")
-    assert "no calibration: xsmmu bench DEVICE --save makes one" in shown(screen)
+    assert "not calibrated: run xsmmu bench DEVICE --save" in shown(screen)
     calibrated(sysfs, "strict", "kernel-lazy")
-    assert "the calibration lacks fused" in shown(seen_by(IGB, screen=screen))
+    assert "not calibrated for fused" in shown(seen_by(IGB, screen=screen))
     calibrated(sysfs, "fused")
     assert "0.0 % of one, estimated" in shown(seen_by(IGB, screen=screen))
 
@@ -295,7 +295,7 @@ def test_right_after_the_start_there_is_a_calibration(sysfs: Path) -> None:
     screen = Screen(1)
     Watching(screen, (Device(IGB),)).step()
     screen.press("enter")
-    assert "no calibration" not in shown(screen)
+    assert "not calibrated" not in shown(screen)
     assert "- % of one, estimated" in shown(screen)
 
 
@@ -313,7 +313,7 @@ def test_what_looks_wrong_has_its_cause_beside_it() -> None:
         said = " ".join(shown(made).split())
         assert "eth1: inv/page: 97 % of the pages were flushed inside their unmap: fused does not defer slab" in said
         beyond = "a page stayed reachable for 6.29ms, beyond 1.00ms"
-        assert f"eth1: {beyond}: xsmmu doctor {IGB} has likely causes" in said
+        assert f"eth1: {beyond}: xsmmu doctor {IGB} lists likely causes" in said
     usual = reading(1, {900_000: 3}, unmapped_pages=100, deferred_pages=90)
     usual = replace(usual, sample=replace(usual.sample, tunables={"max_window_us": 1000}))
     assert "eth1: " not in shown(screen(usual))
@@ -592,7 +592,7 @@ def test_a_module_that_goes_and_comes(sysfs: Path) -> None:
         folders = [sysfs / "module/xsmmu", *devices]
         for folder in reversed(folders):
             folder.rename(folder.with_name("gone"))
-        seen.wait(lambda: seen.line("the module is not loaded: modprobe xsmmu"))
+        seen.wait(lambda: seen.line("the module xsmmu is not loaded: run modprobe xsmmu"))
         assert seen.lines[0].startswith("xsmmu top  0 groups")
         for folder in folders:
             folder.with_name("gone").rename(folder)
@@ -634,14 +634,14 @@ def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.Monkey
     assert began == screen.began
     # A named device is waited for, whenever it goes.
     Watching(screen, (Device(IGB),)).try_step()
-    assert screen.message.startswith(f"{IGB} has gone")
+    assert screen.message.startswith(f"{IGB} has disappeared")
 
     def gone(device: Device, _: Sample) -> Reading:
         raise module.gone(device)
 
     monkeypatch.setattr(activity, "read", gone)
     Watching(screen, (Device(NVME0),)).try_step()
-    assert screen.message.startswith(f"{NVME0} has gone")
+    assert screen.message.startswith(f"{NVME0} has disappeared")
 
 
 def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:

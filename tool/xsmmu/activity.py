@@ -109,7 +109,7 @@ class Activity:
             found.append(f"{name}: inv/page: {said}")
         if self.is_late:
             beside = f"a page stayed reachable for {duration(self.exposure_max_ns)}, beyond {duration(sample.bound_ns)}"
-            found.append(f"{name}: {beside}: xsmmu doctor {self.device.address} has likely causes")
+            found.append(f"{name}: {beside}: xsmmu doctor {self.device.address} lists likely causes")
         return found
 
     @property

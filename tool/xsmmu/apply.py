@@ -30,7 +30,7 @@ _MAKERS: Final = {
 }
 """Commands that rebuild the initramfs of all kernels; by default the programs take a single kernel."""
 
-REMAKE: Final = "if the initramfs loads the driver, make it anew: xsmmu apply --initramfs"
+REMAKE: Final = "if the initramfs loads the driver, rebuild the initramfs: xsmmu apply --initramfs"
 
 
 def modprobe_conf() -> Path:
@@ -43,7 +43,7 @@ def text_of(found: Sequence[Rule]) -> str | None:
     if not found:
         return None
     lines = [
-        f"{_MADE}{rules.conf()}: change that, and run xsmmu apply",
+        f"{_MADE}{rules.conf()}: edit that file, then run xsmmu apply",
         f'options xsmmu rules="{rules.joined(found)}"',
         *(f"softdep {name} pre: xsmmu" for name in drivers(found)),
     ]
@@ -67,8 +67,8 @@ def built_in(found: Sequence[Rule]) -> list[str]:
 def late(driver: str) -> str:
     """A note about a driver that rules do not reach."""
     if not (machine.sysfs() / "bus/pci/drivers" / driver).exists():
-        return f"no driver '{driver}' is there, and no module is called so: load it, then run xsmmu apply"
-    return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
+        return f"driver '{driver}' is not loaded, and no module has this name: load its module, then run xsmmu apply"
+    return f"{driver} is part of the kernel and binds before xsmmu is loaded, so rules do not reach its devices at boot"
 
 
 def _bound(found: Sequence[Rule]) -> set[str]:
@@ -77,7 +77,7 @@ def _bound(found: Sequence[Rule]) -> set[str]:
 
 
 def _reached(found: Sequence[Rule]) -> set[Device]:
-    """Devices whose policy the rules decide; a group counts as a whole."""
+    """Devices with a policy by the rules; a group counts as a whole."""
     devices: set[Device] = set()
     for device in machine.devices():
         rule = rules.deciding(found, device, device.driver)
@@ -113,8 +113,8 @@ def plan(text: str, force: bool) -> list[Step]:
     now = files.text_of(file)
     if now is not None and not now.startswith(_MADE) and not force:
         raise UserError(
-            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove it, or replace it by "
-            "xsmmu apply --force",
+            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove the file, or replace "
+            "the file with xsmmu apply --force",
             code="not-ours",
         )
     if now == wanted:
@@ -148,7 +148,7 @@ def make_initramfs() -> None:
     maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
     if not maker:
         raise UserError(
-            "there is neither update-initramfs nor dracut: make the initramfs anew by what this system has for it",
+            "neither update-initramfs nor dracut is installed: rebuild the initramfs with the tool of this system",
             code="no-initramfs-maker",
         )
     click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
@@ -156,22 +156,24 @@ def make_initramfs() -> None:
     status = subprocess.run(maker, stdout=2, env={**os.environ, "PATH": machine.path()}, check=False).returncode
     if status:
         raise UserError(
-            f"{' '.join(maker)} failed (status {status}, see above): {modprobe_conf()} is as the rules say, but the "
-            "initramfs may have what it had before",
+            f"{' '.join(maker)} failed (status {status}, see above), so the initramfs may be old, but "
+            f"{modprobe_conf()} is up to date: remove the cause, then run xsmmu apply --initramfs",
             code="initramfs-failed",
         )
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Check the rules and print what would be written; change nothing.")
-@click.option("--initramfs", is_flag=True, help="Make each kernel's initramfs anew, if one is older.")
-@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply; make initramfs anew.")
+@click.option("--dry-run", is_flag=True, help="Check the rules and print the planned file; change nothing.")
+@click.option("--initramfs", is_flag=True, help="Rebuild the initramfs of each kernel, if one is older than the rules.")
+@click.option(
+    "--force", is_flag=True, help="Replace a file not made by xsmmu apply; rebuild the initramfs in any case."
+)
 @output.option
 def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
-    """Have the rules of /etc/xsmmu.conf in force from the next boot on.
+    """Apply the rules of /etc/xsmmu.conf from the next boot on.
 
-    Checks every rule, then writes /etc/modprobe.d/xsmmu.conf: the rules, and for each driver that they are to reach
-    that the module is loaded before it. What is in force now stays; xsmmu set changes that.
+    Check every rule, then write /etc/modprobe.d/xsmmu.conf, which passes the rules to the module and has modprobe load
+    the module before each driver that the rules reach. Present policies stay; xsmmu set changes them.
 
     \b
     Examples:
@@ -181,7 +183,8 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     text = files.text_of(rules.conf())
     if text is None:
         raise UserError(
-            f"there is no {rules.conf()}: write a rule a line, as 0000:01:00.0=fused, or use xsmmu set --persist",
+            f"{rules.conf()} does not exist: write a rule per line, such as 0000:01:00.0=fused, or use xsmmu set "
+            "--persist",
             code="no-file",
         )
     found = rules.read(text, module.menu())
@@ -210,23 +213,23 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     if dry_run:
         _print_plan(bool(changes), wanted, initramfs, since)
         return
-    said = f"written, {len(found)} rules, loaded before {', '.join(drivers(found)) or 'no driver'}"
+    said = f"written, {len(found)} rules; xsmmu is loaded before {', '.join(drivers(found)) or 'no driver'}"
     if not changes:
-        said = "as the rules say already"
+        said = "up to date"
     elif not wanted:
-        said = "removed, as there are no rules"
+        said = "removed, because there are no rules"
     click.echo(f"{modprobe_conf()}: {said}")
     for image in since if initramfs else []:
-        click.echo(f"{image}: made since, so it stays")
+        click.echo(f"{image}: newer than the rules, so kept")
     if changes and not initramfs:
         click.echo(REMAKE)
 
 
 def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Sequence[Path]) -> None:
     """Print the planned file, and comments about the initramfs."""
-    click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
+    click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'unchanged'}:")
     click.echo(wanted or "# (no rules: no file)\n", nl=False)
     if initramfs and not since:
-        click.echo("# then the initramfs of each kernel is made anew")
+        click.echo("# then the initramfs of each kernel is rebuilt")
     for image in since if initramfs else []:
-        click.echo(f"# {image}, made since, stays")
+        click.echo(f"# {image} is newer than the rules, so it is kept")

@@ -44,7 +44,7 @@ QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_ro
 NOT_HERE: Final = ("declined", "refused", "type-failed", "attach-failed")
 """Error codes that mean: the device cannot use this policy."""
 VIRTUAL: Final = (
-    "a hypervisor is below: CPU, clock and IOMMU are what it makes of them, so these are no figures of hardware"
+    "this is a virtual machine: the hypervisor affects CPU, clock and IOMMU, so the figures are not those of hardware"
 )
 
 Row = dict[str, float | None]
@@ -101,8 +101,8 @@ class Bench:
                     progress.update(task, advance=1, refresh=True)
         if not any(self.rows.values()):
             raise UserError(
-                f"{self.device.label} can have none of these policies: {'; '.join(self.setup.left_out.values())}: "
-                "choose others by --policies, or another device",
+                f"{self.device.label} can use none of these policies ({'; '.join(self.setup.left_out.values())}): "
+                "choose other policies with --policies, or another device",
                 code="refused",
             )
 
@@ -124,12 +124,12 @@ class Bench:
         now = module.choice(self.device)
         if ours and now.state != "active":
             raise UserError(
-                f"{policy}: the module did not serve {self.device.label}: the kernel log says why (dmesg)",
+                f"{self.device.label} was not attached under {policy}: see the kernel log (dmesg)",
                 code="attach-failed",
             )
         if not ours and found["translated"] == (modes.KERNEL[policy] == "identity"):
             raise UserError(
-                f"{policy}: the kernel translates as another mode does: see xsmmu doctor {self.device.address}",
+                f"{self.device.label} did not change to {policy}: see xsmmu doctor {self.device.address}",
                 code="type-failed",
             )
         self.levels[policy] = modes.level(self.device)
@@ -181,14 +181,14 @@ def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
     output.table(["policy", "level", "map ns", "unmap ns", "both ns", "range", "x", "inv/page"], rows)
     first = next(policy for policy in setup.policies if policy not in setup.left_out)
     click.echo(
-        f"a buffer of {setup.bytes} bytes, {setup.ring} at a time; medians of {setup.rounds} rounds, ± median "
-        f"deviation; x: to {first}"
+        f"buffers of {setup.bytes} bytes, {setup.ring} at a time; medians of {setup.rounds} rounds, ± median "
+        f"deviation; x: relative to {first}"
     )
     for policy, reason in setup.left_out.items():
         click.echo(f"left out: {policy}: {reason}")
     copying = [row["policy"] for row in ranking if row["copy_bytes"]]
     if copying and setup.bytes == PAGE_BYTES:
-        click.echo(f"note: {', '.join(copying)} maps whole pages: --bytes 256 measures what it copies")
+        click.echo(f"note: {', '.join(copying)} maps whole pages; --bytes 256 measures the copies")
     if setup.hypervisor:
         click.echo(f"note: {VIRTUAL}")
 
@@ -199,8 +199,8 @@ def _print_setup(setup: Setup, device: Device) -> None:
         click.echo(f"# {note}")
     for step in _taking(device):
         click.echo(step.shell)
-    click.echo(f"# then, in {setup.rounds + 1} rounds, {setup.pages} pages under each of {', '.join(setup.policies)}")
-    click.echo("# and all is put back")
+    click.echo(f"# then {setup.rounds + 1} rounds of {setup.pages} pages under each of {', '.join(setup.policies)}")
+    click.echo("# then policy, type and drivers are restored")
 
 
 # ---- the command ----
@@ -215,7 +215,7 @@ def _policies(device: Device, words: str | None) -> list[str]:
         if policy not in offered:
             raise unknown_name("policy", policy, offered)
     if len({*policies}) < len(policies):
-        raise UserError(f"--policies {words}: a policy is there twice: name each policy once", code="usage")
+        raise UserError(f"--policies {words} has a policy twice: name each policy once", code="usage")
     return policies
 
 
@@ -232,13 +232,14 @@ def _lost(device: Device) -> list[str]:
 def _refuse(device: Device, rebind: bool, force: bool) -> None:
     """Refuse a device in use before anything changes."""
     if device.is_bridge:
-        raise UserError(f"{device.label} is a bridge, which has no DMA of its own: choose a device", code="bad-value")
+        raise UserError(f"{device.label} is a bridge without DMA of its own: choose another device", code="bad-value")
     drivers = _drivers(device)
     if drivers and not rebind:
         names = ", ".join(f"{each.label} to {driver}" for each, driver in drivers)
         raise UserError(
-            f"bound in the IOMMU group of {device.address}: {names}; bench takes the driver's place: choose a device "
-            "that is not in use, or add --rebind to unbind these until its end",
+            f"drivers are bound in the IOMMU group of {device.address} ({names}), and bench needs the group "
+            "without drivers: choose a device that is not in use, or add --rebind to unbind the drivers during the "
+            "measurement",
             code="driver-bound",
         )
     if drivers and not force:
@@ -275,19 +276,28 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
 @click.option(
     "--policies",
     shell_complete=complete.modes,
-    help="Those to measure, in the order of each round; by default all but passthrough.",
+    help="Policies to measure, in this order; by default all but passthrough.",
 )
 @click.option("--ring", type=click.Choice(RINGS), default="256", show_default=True, help="Buffers mapped at a time.")
 @click.option(
-    "--bytes", "size", type=click.IntRange(1, PAGE_BYTES), default=PAGE_BYTES, show_default=True, help="Of one."
+    "--bytes",
+    "size",
+    type=click.IntRange(1, PAGE_BYTES),
+    default=PAGE_BYTES,
+    show_default=True,
+    help="Size of a buffer.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1, 1000), default=SOUND, show_default=True, help="How often each is measured."
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    default=SOUND,
+    show_default=True,
+    help="Number of measurements of each policy.",
 )
-@click.option("--save", is_flag=True, help="Keep the result: doctor --sample and top estimate costs by it.")
-@click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again at the end.")
-@click.option("--dry-run", is_flag=True, help="Make all checks, say what would be run, and change nothing.")
-@click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
+@click.option("--save", is_flag=True, help="Save the costs for the estimates of doctor --sample and top.")
+@click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group during the measurement.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the steps; change nothing.")
+@click.option("--force", is_flag=True, help="Unbind even a disk in use or the network path to this machine.")
 @output.option
 def bench(
     device: str,
@@ -301,14 +311,13 @@ def bench(
     force: bool,
     form: str,
 ) -> None:
-    """Measure what maps and unmaps cost on this machine under each policy, in nanoseconds a page.
+    """Measure the cost of maps and unmaps on this machine under each policy, in nanoseconds per page.
 
-    A module of its own, xsmmu_bench, takes the place of DEVICE's driver and maps and unmaps memory for it; the device
-    is told nothing of that, and does no DMA. Which device it is matters little: choose one that is not in use. Beside
-    the module's policies there are kernel-strict, kernel-lazy and passthrough, the kernel's own path. Those that this
-    device cannot have are left out, but for those that --policies names.
+    The module xsmmu_bench replaces DEVICE's driver, and maps and unmaps memory; the device does no DMA. Figures depend
+    little on the device, so choose a device that is not in use. The policies kernel-strict, kernel-lazy and passthrough
+    are the kernel's own path. Policies that DEVICE cannot use are left out, unless --policies names them.
 
-    At the end, at Ctrl-C and if anything fails, policy, type and drivers are put back.
+    At the end, at Ctrl-C and after an error, policy, type and drivers are restored.
 
     \b
     Examples:
@@ -319,11 +328,11 @@ def bench(
     """
     found = binding.chosen_by(machine.find(device))
     if save and size != PAGE_BYTES:
-        raise UserError("--save keeps what whole pages cost: leave out --bytes", code="usage")
+        raise UserError("--save needs the costs of whole pages: leave out --bytes", code="usage")
     with workload.one_at_a_time(found):
         asked = _policies(found, policies)
         if not dry_run and workload.release_left(found):
-            click.echo(f"{found.label}: released from {workload.NAME}, where a killed command has left it", err=True)
+            click.echo(f"{found.label}: unbound from {workload.NAME}, which a killed command had left bound", err=True)
         _refuse(found, rebind, force)
         setup = Setup(
             device=found.address,

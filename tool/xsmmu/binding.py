@@ -29,7 +29,7 @@ def chosen_by(device: Device) -> Device:
 
 
 def above(device: Device) -> list[Device]:
-    """Devices whose drivers may have created `device`: upstream devices, or a virtual function's physical function."""
+    """Devices that may have created `device` by their drivers: upstream devices, or the physical function."""
     physical = device.folder / "physfn"
     return [*_outer(device), *map(Device, machine.within(physical)[-1:] if physical.exists() else [])]
 
@@ -78,7 +78,7 @@ def claim(device: Device, driver: str) -> Step:
 
     def put(value: str) -> None:
         _must_be_there(device)
-        _put(file, value, f"{device.label} cannot be kept for a driver")
+        _put(file, value, f"{device.label} cannot be reserved for a driver")
 
     return Step(steps.echo(driver, file), lambda: put(driver), lambda: put(back))
 
@@ -89,7 +89,7 @@ def set_type(group: Group, kind: str) -> Step:
 
     def put(value: str) -> None:
         if group.type != value:
-            _put(file, value, f"group {group.number} cannot be made {value}")
+            _put(file, value, f"the type of group {group.number} cannot be changed to {value}")
 
     return Step(steps.echo(kind, file), lambda: put(kind), lambda: put(before))
 
@@ -100,7 +100,7 @@ def _unbind(device: Device, driver: str) -> None:
     _must_be_there(device)
     if device.driver == driver:
         raise UserError(
-            f"{device.label} is still bound to {driver} after it was unbound: the kernel log may say why (dmesg)",
+            f"{device.label} is still bound to {driver} after the unbind: see the kernel log (dmesg)",
             code="unbind-failed",
         )
 
@@ -112,7 +112,7 @@ def _bind(device: Device, driver: str) -> None:
     _put(_file(driver, "bind"), device.address, f"{driver} cannot be bound to {device.address}")
     if device.driver != driver:
         raise UserError(
-            f"{driver} did not take {device.address} when it was bound: the kernel log says why (dmesg)",
+            f"{driver} did not bind to {device.address}: see the kernel log (dmesg)",
             code="bind-failed",
         )
 
@@ -132,11 +132,11 @@ def _put(file: Path, value: str, what: str) -> None:
     except PermissionError as error:
         if os.access(file, os.W_OK):
             raise UserError(
-                f"{what}: the kernel refused it ({error.strerror}): the kernel log may say why (dmesg)",
+                f"{what}: the kernel refused ({error.strerror}): see the kernel log (dmesg)",
                 code=f"{file.name}-failed",
             ) from None
         raise UserError(f"{what}: only root may write {file}: try sudo", code="no-permission") from None
     except OSError as error:
         raise UserError(
-            f"{what}: {error.strerror} ({file}); the kernel log may say more (dmesg)", code=f"{file.name}-failed"
+            f"{what}: {error.strerror} ({file}): see the kernel log (dmesg)", code=f"{file.name}-failed"
         ) from None

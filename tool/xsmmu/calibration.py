@@ -15,7 +15,7 @@ from xsmmu.errors import UserError
 from xsmmu.machine import root
 
 SCHEMA: Final = "xsmmu.calibration/1"
-HINT: Final = "no calibration of this machine yet: xsmmu bench DEVICE --save makes one, then costs are estimated"
+HINT: Final = "this machine is not calibrated: run xsmmu bench DEVICE --save for estimates of costs"
 
 
 def file() -> Path:
@@ -70,7 +70,7 @@ def parse(document: Any) -> Calibration:
     """A calibration from its JSON."""
     try:
         if document["schema"] != SCHEMA:
-            raise _wrong(f"its schema is {document['schema']}, not {SCHEMA}")
+            raise _wrong(f"the schema is {document['schema']}, not {SCHEMA}")
         costs = {
             name: Cost(*(_number(cost[word]) for word in ("map_ns", "unmap_ns")))
             for name, cost in document["policies"].items()
@@ -100,5 +100,5 @@ def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]
 
 
 def _wrong(why: str) -> UserError:
-    remedy = "remove it; xsmmu bench --save makes another"
+    remedy = "remove the file, then run xsmmu bench DEVICE --save"
     return UserError(f"{file()} is no calibration ({why}): {remedy}", code="calibration")

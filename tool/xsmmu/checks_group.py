@@ -70,7 +70,7 @@ def _choose_auto(device: Device, group: Group) -> str:
     change = f"xsmmu set {device.address} auto"
     if _is_taken(group) or not _bound(group):
         return change
-    return f"{change} --rebind; if it is in use: {change} --persist, for the next boot"
+    return f"{change} --rebind; if the device is in use: {change} --persist, for the next boot"
 
 
 def check_type(group: Group) -> Iterator[Finding]:
@@ -82,11 +82,11 @@ def check_type(group: Group) -> Iterator[Finding]:
         reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
         yield _of_group("blocks", "group-type", group, reason, _out_of_passthrough(group))
     elif group.type == "unknown":
-        reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
+        reason = f"the group's type cannot be read ({file}), but must be DMA or DMA-FQ"
         yield _of_group("note", "group-type", group, reason)
     else:
-        reason = f"the group's type is {group.type}; it must be DMA or DMA-FQ"
-        yield _of_group("blocks", "group-type", group, reason, f"without its drivers: echo DMA-FQ > {file}")
+        reason = f"the group's type is {group.type}, but must be DMA or DMA-FQ"
+        yield _of_group("blocks", "group-type", group, reason, f"unbind the group's drivers, then echo DMA-FQ > {file}")
 
 
 def _out_of_passthrough(group: Group) -> str:
@@ -97,25 +97,25 @@ def _out_of_passthrough(group: Group) -> str:
     change = f"xsmmu set {working(group)[0].address} POLICY"
     if not _bound(group):
         return f"{change} --rebind; or by hand: {by_hand}"
-    return f"{change} --rebind; if it is in use: boot with iommu.passthrough=0, and {change} --persist"
+    return f"{change} --rebind; if a device is in use: boot with iommu.passthrough=0, and {change} --persist"
 
 
 def check_members(group: Group) -> Iterator[Finding]:
     """A group is attached and detached as a whole."""
     others = [name for name in group.entries if not is_address(name)]
     if others:
-        reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not attached"
+        reason = f"the group has devices on other buses than PCI ({', '.join(others)}), so it is not attached"
         yield _of_group("blocks", "not-pci", group, reason)
     devices, bound = working(group), _bound(group)
     if len(devices) < 2:
         return
-    reason = f"its {len(devices)} devices share one policy and one fate: {_labels(devices)}"
-    remedy = "none in software: a slot behind another root port may have a group of its own"
+    reason = f"{len(devices)} devices share the group, its policy and its level: {_labels(devices)}"
+    remedy = "none in software; a slot behind another root port may have a group of its own"
     yield _of_group("note", "shared-group", group, reason, remedy)
     if len(bound) > 1 and not _is_taken(group):
-        reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
+        reason = f"drivers of {len(bound)} devices are bound, and all must be unbound to attach the group"
         change = f"xsmmu set {bound[0].address} POLICY"
-        remedy = f"{change} --rebind, when none of them is needed for a moment; if one is in use: {change} --persist, "
+        remedy = f"{change} --rebind, while the devices are not needed; if a device is in use: {change} --persist, "
         remedy += "for the next boot"
         yield _of_group("risk", "bound-drivers", group, reason, remedy)
 
@@ -128,38 +128,44 @@ def check_state(group: Group) -> Iterator[Finding]:
     # The module's folder disappears before the device does, and while the module is loaded or unloaded.
     others = [each for each in working(group) if not each.module_folder and each.folder.exists()]
     if live and others and module.is_live():
-        reason = f"the module is loaded and offers no policy for {_labels(others)}"
-        yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
+        reason = f"the module is loaded, but offers no policy for {_labels(others)}"
+        yield _of_group("blocks", "not-offered", group, reason, "see dmesg | grep xsmmu")
     declined = _says(group, "declined")
     if declined:
         yield _of_group("note", "declined", group, f"the module declines the group: {declined}")
     state = _says(group, "state")
     if state == "failed":
         chosen = _chosen(group)
-        reason = f"{chosen} is chosen, the attach failed, and drivers use the kernel's own path"
-        remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
+        reason = f"policy {chosen} is chosen, but the attachment failed, so drivers use the kernel's own path"
+        remedy = "remove the cause (see dmesg | grep xsmmu), then unbind and bind the group's drivers again"
         yield _of_group("blocks", "failed", group, reason, remedy)
     if state == "orphaned":
         pages = _count(group, "live_pages")
-        reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
-        yield _of_group("risk", "orphaned", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
+        reason = (
+            f"no driver is bound, but {pages:,} pages of an earlier driver are still in use, so the group is not "
+            "detached"
+        )
+        yield _of_group("risk", "orphaned", group, reason, "end the use of the pages (see dmesg | grep xsmmu)")
     if state == "stuck":
         pages = _count(group, "stuck_pages")
-        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them,"
+        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages, so devices may access the pages and"
         reason += " the level is none"
-        remedy = "free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to"
+        remedy = (
+            "free memory, and see dmesg | grep xsmmu; if pages stay: unbind the drivers, then write identity, then "
+            "DMA-FQ to"
+        )
         remedy += f" {group.folder / 'type'}"
         yield _of_group("risk", "stuck", group, reason, remedy)
     bad_unmaps = _count(group, "bad_unmaps")
     if bad_unmaps:
-        reason = (
-            f"{bad_unmaps:,} unmaps that matched no mapping: a driver's bug; the pages that they named are removed"
-        )
-        yield _of_group("risk", "bad_unmaps", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
+        reason = f"{bad_unmaps:,} unmaps that matched no mapping: a bug of the driver; the named pages are removed"
+        yield _of_group("risk", "bad_unmaps", group, reason, "report dmesg | grep xsmmu with the driver's name")
     torn = _count(group, "torn_pages")
     if torn:
-        reason = f"devices still reach {torn:,} pages of buffers that a driver has unmapped by a wrong size or address"
-        yield _of_group("risk", "torn", group, reason, "unbind the driver, which removes them; report it with its name")
+        reason = (
+            f"devices still reach {torn:,} pages of buffers that a driver has unmapped with a wrong size or address"
+        )
+        yield _of_group("risk", "torn", group, reason, "unbind the driver to remove the pages, and report the driver")
 
 
 def check_exposure(group: Group) -> Iterator[Finding]:
@@ -176,11 +182,11 @@ def check_exposure(group: Group) -> Iterator[Finding]:
         yield _of_group("ok", "exposure", group, reason)
         return
     reason = (
-        f"an unmapped page stayed reachable for {duration(longest_ns)}, and {bound}. Likely causes: {exposure.causes()}"
+        f"an unmapped page stayed reachable for {duration(longest_ns)}, and {bound}; likely causes: {exposure.causes()}"
     )
     remedy = (
-        f"see whether it happens again: xsmmu watch {device.address}. If it does, and must not: xsmmu set "
-        f"{device.address} strict, which waits for no timer"
+        f"watch for more such pages: xsmmu watch {device.address}; to exclude them: xsmmu set {device.address} "
+        "strict, which waits for no timer"
     )
     yield _of_group("risk", "exposure", group, reason, remedy)
 
@@ -198,7 +204,7 @@ def check_auto(group: Group) -> Iterator[Finding]:
     verb = "has chosen" if now.auto else "would choose"
     reason = f"auto {verb} {found.policy}, level {found.level}: {found.reason}"
     is_so = now.policy == found.policy
-    remedy = None if is_so else f"if you want that: {_choose_auto(device, group)}"
+    remedy = None if is_so else f"to use this choice: {_choose_auto(device, group)}"
     yield _of_group("ok" if is_so else "note", "auto", group, reason, remedy)
 
 
@@ -212,10 +218,10 @@ def check_storage(group: Group) -> Iterator[Finding]:
     longest_ns = module.exposure_max_ns(disks[0]) if module.counts_are_readable(disks[0]) else None
     measured = "" if longest_ns is None else f" (measured since the module was loaded: {duration(longest_ns)} at most)"
     reason = (
-        f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, let it be verified, "
-        f"and change it for up to {window_us:,} us{measured}"
+        f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, and change the "
+        f"data after verification for up to {window_us:,} us{measured}"
     )
-    remedy = f"if it is not trusted: xsmmu set {disks[0].address} strict"
+    remedy = f"if the disk is not trusted: xsmmu set {disks[0].address} strict"
     yield _of_group("risk", "storage-level", group, reason, remedy)
 
 
@@ -252,23 +258,25 @@ def check_parts(device: Device) -> Iterator[Finding]:
     """Device features that the module was not tested with or handles specially."""
     if has_ats(device):
         reason = (
-            f"{device.label}: ATS is on, so it has a TLB of its own, which the IOMMU believes: a level holds if it "
-            "drops what it is told to; run with QEMU's devices only, which keep nothing there"
+            f"{device.label}: ATS is on, so the device has a TLB of its own, and a level holds only if the device "
+            "obeys invalidations; tested only with QEMU's devices, which cache nothing"
         )
-        remedy = "if it is not trusted: add pci=noats to the kernel's command line and reboot"
+        remedy = "if the device is not trusted: add pci=noats to the kernel's command line and reboot"
         yield Finding("risk", "ats", device.address, reason, remedy)
     # The module knows whether the kernel trusts the device; sysfs only gives a hint.
     offered = device.module_folder
     is_known = offered is not None and (offered / "declined").exists()
     if text(device.folder / "removable") == "removable" and not is_known:
         reason = (
-            f"{device.label}: plugged in behind a port that the firmware calls external, so most likely untrusted "
-            "to the kernel (sysfs does not show that itself): then the module declines its IOMMU group"
+            f"{device.label}: the firmware marks its port as external, so the kernel probably does not trust the "
+            "device (sysfs does not say), and the module then declines its IOMMU group"
         )
         remedy = "leave the group to the kernel's own path, which is strict for untrusted devices"
         yield Finding("note", "untrusted", device.address, reason, remedy)
     if (device.folder / "p2pmem").is_dir():
-        reason = f"{device.label}: a list with its peer-to-peer memory (p2pmem) does not map under the module"
+        reason = (
+            f"{device.label}: scatter lists with its peer-to-peer memory (p2pmem) cannot be mapped under the module"
+        )
         yield Finding(
             "risk", "p2p", device.address, reason, "if P2P is in use, leave both groups to the kernel's own path"
         )
@@ -277,12 +285,14 @@ def check_parts(device: Device) -> Iterator[Finding]:
 def check_iommu_of(device: Device) -> Iterator[Finding]:
     """Whether the device has an IOMMU that the module supports."""
     if device.group is None:
-        reason = f"{device.label}: it is behind no IOMMU"
-        remedy = "try another slot: this one's may have none" if iommu.has_groups() else "see no-iommu"
+        reason = f"{device.label} is behind no IOMMU"
+        remedy = "try another slot, which may be behind an IOMMU" if iommu.has_groups() else "see the finding no-iommu"
         yield Finding("blocks", "device-no-iommu", device.address, reason, remedy)
     unit = (device.folder / "iommu").resolve()
     if unit.exists() and iommu.kind(unit) not in iommu.ACCEPTED:
-        reason = f"{device.label}: its IOMMU is {iommu.kind(unit)}; the module accepts only {', '.join(iommu.ACCEPTED)}"
+        reason = (
+            f"{device.label}: the IOMMU is {iommu.kind(unit)}, but the module supports only {', '.join(iommu.ACCEPTED)}"
+        )
         yield Finding("blocks", "device-iommu-kind", device.address, reason)
 
 

@@ -53,36 +53,38 @@ def _xen() -> tuple[str, str] | None:
         return None
     if "control_d" in (text(root("proc") / "xen/capabilities") or ""):
         return "this is Xen's dom0, and Xen keeps the IOMMU for itself", "boot this kernel without Xen"
-    return "this is a guest of Xen, which gives its guests none", "use the module on a machine without Xen"
+    return "this is a guest of Xen, which gives guests no IOMMU", "use the module on a machine without Xen"
 
 
 def _by_firmware() -> tuple[str, str]:
     acpi = sysfs() / "firmware/acpi/tables"
     if not acpi.is_dir():
-        reason = "no ACPI tables say whether the machine has one"
-        return reason, "see what the kernel has found: dmesg | grep -i -e iommu -e smmu"
+        reason = "no ACPI table describes an IOMMU, because there are no ACPI tables"
+        return reason, "see the kernel log: dmesg | grep -i -e iommu -e smmu"
     table = next((name for name in _TABLES if (acpi / name).exists()), None)
     if not table:
         return _none_described()
     name, option, driver = _TABLES[table]
     configured = kernel.config()
     if configured is not None and configured.get(option) not in ("y", "m"):
-        return f"the firmware describes {name}, and the kernel is built without {option}", f"boot one with {option}"
+        return f"the firmware describes {name}, but the kernel is built without {option}", (
+            f"boot a kernel with {option}"
+        )
     word = _word_missing(table, configured or {})
     return word or (
-        f"the firmware describes {name} (ACPI table {table}), and nothing on the command line keeps the kernel from it",
-        f"the kernel log says why its driver found none: dmesg | grep -i {driver}",
+        f"the firmware describes {name} (ACPI table {table}), and no word of the command line disables the IOMMU",
+        f"see the messages of the IOMMU driver: dmesg | grep -i {driver}",
     )
 
 
 def _none_described() -> tuple[str, str]:
     if kernel.is_virtual():
-        reason = "the virtual machine has none (no ACPI table DMAR, IVRS, IORT or VIOT)"
-        return reason, "give it one: QEMU's -device intel-iommu, amd-iommu or virtio-iommu-pci, libvirt's <iommu>"
+        reason = "the virtual machine has no IOMMU (no ACPI table DMAR, IVRS, IORT or VIOT)"
+        return reason, "add an IOMMU: QEMU's -device intel-iommu, amd-iommu or virtio-iommu-pci, libvirt's <iommu>"
     if kernel.architecture() == "aarch64":
-        return "the firmware describes none (no ACPI table IORT)", "switch on the SMMU in the firmware's setup"
+        return "the firmware describes no IOMMU (no ACPI table IORT)", "enable the SMMU in the firmware's setup"
     name = {"intel": "VT-d", "amd": "AMD-Vi (IOMMU)"}.get(kernel.processor() or "", "VT-d or AMD-Vi")
-    return "the firmware describes none (no ACPI table DMAR or IVRS)", f"switch on {name} in the firmware's setup"
+    return "the firmware describes no IOMMU (no ACPI table DMAR or IVRS)", f"enable {name} in the firmware's setup"
 
 
 def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | None:
@@ -94,9 +96,9 @@ def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | N
     add = "" if by_default or defaults.switched_on() else ", add intel_iommu=on"
     off = defaults.switched_off(vendor)
     if off:
-        return f"{off} is on the kernel's command line", f"remove {off} from it{add}, and reboot"
+        return f"{off} is on the kernel's command line", f"remove {off} from the command line{add}, and reboot"
     if add:
-        return "intel_iommu=on is not on the kernel's command line", "add it and reboot"
+        return "intel_iommu=on is not on the kernel's command line", "add intel_iommu=on and reboot"
     return None
 
 
@@ -108,7 +110,7 @@ def check_kind() -> Iterator[Finding]:
     others = sorted({*kinds} - {*iommu.ACCEPTED})
     accepted = [kind for kind in iommu.ACCEPTED if kind in kinds]
     if others:
-        reason = f"the IOMMU is {', '.join(others)}; the module accepts only {', '.join(iommu.ACCEPTED)}"
+        reason = f"the IOMMU is {', '.join(others)}, but the module supports only {', '.join(iommu.ACCEPTED)}"
         yield _of_machine("risk" if accepted else "blocks", "iommu-kind", reason)
     elif accepted:
         count = len(kinds)
@@ -119,8 +121,8 @@ def check_caching_mode() -> Iterator[Finding]:
     """In caching mode each map costs a command."""
     if any(iommu.caches_absent_entries(unit) for unit in iommu.units()):
         reason = (
-            "VT-d is in caching mode, so a hypervisor below this machine must hear of each map in tables of the second "
-            "stage: each sends a command under every policy, and deferring saves only the unmap's"
+            "VT-d is in caching mode, so a hypervisor must see each map in second-stage tables: each map sends a "
+            "command under every policy, and deferring saves only the commands of unmaps"
         )
         yield _of_machine("note", "caching-mode", reason)
 
@@ -135,8 +137,11 @@ def check_floor() -> Iterator[Finding]:
         why = f"the kernel is locked down ({kernel.lockdown()})"
     in_force = text(sysfs() / "module/xsmmu/parameters/min_level")
     if in_force == "strict" or (why and not in_force):
-        reason = f"the module's floor is strict{f', since {why}' if why else ''}: it refuses policies of a lower level"
-        yield _of_machine("note", "floor", reason, "modprobe xsmmu min_level=held, if you want less")
+        reason = (
+            f"the module's minimum level is strict{f', because {why}' if why else ''}: policies of a lower level "
+            "are refused"
+        )
+        yield _of_machine("note", "floor", reason, "to allow lower levels: modprobe xsmmu min_level=held")
 
 
 def check_mode() -> Iterator[Finding]:
@@ -151,7 +156,7 @@ def check_mode() -> Iterator[Finding]:
         verb = "is" if count == 1 else "are"
         reason = f"{count} of {total} groups {verb} passthrough, so not translated: {how}" if known else how
         reason += "" if known else ", and the types of the groups cannot be read"
-        remedy += "; or switch single groups, without their drivers: see group-type"
+        remedy += "; or change single groups: see the finding group-type"
         yield _of_machine("risk", "kernel-mode", reason, remedy)
     elif how:
         reason = f"{_own_path(types)}; {how}, so the next boot may make groups passthrough"
@@ -173,7 +178,7 @@ def _to_passthrough() -> tuple[str, str]:
 def _own_path(types: Counter[str]) -> str:
     lazy, strict = types["DMA-FQ"], types["DMA"]
     said = [
-        (lazy, "lazy (unmapped memory stays within a device's reach for up to 10 ms)"),
+        (lazy, "lazy (unmapped memory stays reachable for up to 10 ms)"),
         (strict, f"strict{_by_itself() if strict and not lazy else ''}"),
         (types["identity"], "passthrough (not translated)"),
     ]
@@ -186,16 +191,19 @@ def _by_itself() -> str:
     found = defaults.strict()
     if found and found.on:
         return ""
-    return ", as the kernel makes them where a hypervisor is to hear of each map" if kernel.is_virtual() else ""
+    return ", which the kernel chooses if a hypervisor must see each map" if kernel.is_virtual() else ""
 
 
 def check_realtime() -> Iterator[Finding]:
     """The module does not support PREEMPT_RT."""
     if kernel.is_realtime():
-        reason = "this is a PREEMPT_RT kernel, for which the module does not compile"
+        reason = "the kernel is PREEMPT_RT, which the module does not support"
         usual = packages.usual_kernel()
         yield _of_machine(
-            "blocks", "preempt-rt", reason, f"boot one without{f' (apt install {usual})' if usual else ''}"
+            "blocks",
+            "preempt-rt",
+            reason,
+            f"boot a kernel without PREEMPT_RT{f' (apt install {usual})' if usual else ''}",
         )
 
 
@@ -214,36 +222,45 @@ def check_release() -> Iterator[Finding]:
     tested = TESTED[architecture]
     if (age := _age(tested)) and not module.is_loaded():
         end = tested[0] if age == "older" else tested[-1]
-        reason = f"the kernel is {release}, {age} than {end}, the {age[:-2]}est that this version of the module is for"
-        remedy = f"boot a kernel from {end} on"
+        reason = (
+            f"the kernel is {release}, {age} than {end}, the {age[:-2]}est kernel that this version of the module "
+            "supports"
+        )
+        remedy = f"boot kernel {end} or later"
         if age == "newer":
             remedy = (
-                "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built it yourself"
+                "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built the "
+                "module yourself"
             )
         yield _of_machine("blocks", "kernel-release", reason, remedy)
         return
     name = ".".join(map(str, kernel.series()))
     if name in tested:
-        reason = f"the kernel is {release}; {name} is among those that were tested"
+        reason = f"the kernel is {release}, and the module was tested with {name}"
         yield _of_machine("ok", "kernel-release", reason)
         return
-    reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(tested)}"
-    yield _of_machine("risk", "kernel-release", reason, "try it first on a device that the machine can do without")
+    reason = f"the kernel is {release or 'of an unknown release'}, but the module was tested with {', '.join(tested)}"
+    yield _of_machine(
+        "risk", "kernel-release", reason, "try the module first on a device that the machine does not need"
+    )
 
 
 def check_config() -> Iterator[Finding]:
     """Options that dkms.conf requires; PREEMPT_RT has a check of its own."""
     architecture = kernel.architecture()
     if architecture is not None and architecture not in TESTED:
-        reason = f"the machine is {architecture}; the module is for {' and '.join(TESTED)}"
-        yield _of_machine("blocks", "architecture", reason, "use it on a machine of one of these")
+        reason = f"the machine is {architecture}, but the module supports {' and '.join(TESTED)}"
+        yield _of_machine("blocks", "architecture", reason, "use the module on a supported machine")
         return
     found = kernel.config()
     if found is None:
-        reason = "the kernel's configuration cannot be read (/proc/config.gz, /boot/config-RELEASE), so not checked"
+        reason = (
+            "the kernel's options were not checked, because its configuration cannot be read (/proc/config.gz, "
+            "/boot/config-RELEASE)"
+        )
         release = kernel.release()
-        place = f"{root('boot')}/config-{release}, which the package of this kernel has"
-        remedy = f"to have it checked: put back {place}" if release else None
+        place = f"{root('boot')}/config-{release} from the kernel's package"
+        remedy = f"to check the options: restore {place}" if release else None
         yield _of_machine("note", "kernel-options", reason, remedy)
         return
     missing = [name for name in OPTIONS if not name.startswith("!") and found.get(name) not in ("y", "m")]
@@ -272,17 +289,17 @@ def check_module() -> Iterator[Finding]:
         if version == __version__:
             yield _of_machine("ok", "module", f"the module is loaded, version {version}")
             return
-        reason = f"the loaded module is of version {version or 'unknown'}, and this tool of {__version__}"
-        remedy = "unbind the drivers of what is attached, then modprobe -r xsmmu && modprobe xsmmu; or reboot"
+        reason = f"the loaded module has version {version or 'unknown'}, but this tool has version {__version__}"
+        remedy = "unbind the drivers of attached groups, then modprobe -r xsmmu && modprobe xsmmu; or reboot"
         yield _of_machine("risk", "module-version", reason, remedy)
         return
     word = _refusal()
     if word:
-        reason = f"the kernel refuses to load the module: {word} is on its command line"
+        reason = f"the kernel refuses to load the module: {word} is on the kernel's command line"
         yield _of_machine("blocks", "module-blacklisted", reason, f"remove {word} and reboot")
     if kernel.built("xsmmu"):
         if not word:
-            yield _of_machine("blocks", "module-not-loaded", "the module is built and not loaded", "modprobe xsmmu")
+            yield _of_machine("blocks", "module-not-loaded", "the module is built, but not loaded", "modprobe xsmmu")
         return
     tested = TESTED.get(kernel.architecture() or "x86_64")
     if not tested or _age(tested) == "older":
@@ -291,7 +308,7 @@ def check_module() -> Iterator[Finding]:
     release = kernel.release()
     reason = f"the module is not built for {release or 'this kernel, whose release cannot be read'}"
     if not release or not (root("modules") / release / "build").exists():
-        reason += ", and the headers that it needs for that are not there" if release else ""
+        reason += ", and the kernel headers for the build are missing" if release else ""
         remedy = f"{packages.headers()}; then {_build()}"
         yield _of_machine("blocks", "module-not-built", reason, remedy)
     else:
@@ -305,17 +322,17 @@ def check_signing() -> Iterator[Finding]:
     why = kernel.refuses_unsigned()
     if not why:
         if kernel.secure_boot():
-            reason = "Secure Boot is on; this kernel says no reason why it would refuse an unsigned module"
+            reason = "Secure Boot is on, but this kernel shows no sign of refusing unsigned modules"
             yield _of_machine("note", "signing", reason, f"if modprobe says Key was rejected: {_ENROLL}")
         return
     built = kernel.built("xsmmu")
     signed = kernel.is_signed(built) if built else None
     if signed is False:
-        reason = f"{why}, and {built} has no signature: it will not load"
+        reason = f"{why}, and {built} has no signature, so the module will not load"
         yield _of_machine("blocks", "signing", reason, f"{_ENROLL}; then dkms install --force xsmmu/{__version__}")
     elif not kernel.knows_key_of_dkms():
         state = "is signed" if signed else "has to be signed (DKMS does)"
-        reason = f"{why}: the module {state}, and no key of DKMS is seen among those that the kernel trusts"
+        reason = f"{why}: the module {state}, but no key of DKMS was found among the kernel's trusted keys"
         yield _of_machine("risk", "signing", reason, _ENROLL)
 
 
@@ -324,17 +341,19 @@ def check_rules() -> Iterator[Finding]:
     try:
         found = rules.read(files.text_of(rules.conf()) or "", None)
     except UserError as error:
-        yield _of_machine("risk", "rules", error.message, f"mend {rules.conf()}, then xsmmu apply")
+        yield _of_machine("risk", "rules", error.message, f"correct {rules.conf()}, then run xsmmu apply")
         return
     for said in rules.passed_over(found):
-        remedy = f"xsmmu set DEVICE POLICY --persist, or remove the line from {rules.conf()}; then xsmmu apply"
+        remedy = f"xsmmu set DEVICE POLICY --persist, or remove the line from {rules.conf()}; then run xsmmu apply"
         yield _of_machine("risk", "rules", f"{rules.conf()}: {said}", remedy)
 
 
 def check_permission() -> Iterator[Finding]:
     """Findings that need root."""
     if os.geteuid() != 0:
-        reason = "not root: ATS, statistics and bad unmaps are not looked at, and a key or Secure Boot may not be seen"
+        reason = (
+            "not root, so ATS, statistics and bad unmaps were not checked, and keys or Secure Boot may be invisible"
+        )
         yield _of_machine("note", "not-root", reason, "sudo xsmmu doctor")
 
 

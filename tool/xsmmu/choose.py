@@ -93,7 +93,7 @@ def plan(device: Device, wish: Wish) -> Plan:
                 notes.append(f"group {device.group.number} was not translated (identity): its type becomes {kind}")
     if needs_rebind and not waits:
         if not wish.force:
-            refuse_essential(device, "--persist without --rebind changes nothing now, and the next boot has it")
+            refuse_essential(device, "use --persist without --rebind to change the policy at the next boot only")
         todo = _rebind(device, wish, todo)
         notes += interfaces.notes([each for each, _ in drivers], bool(wish.after))
     if wish.persist:
@@ -108,7 +108,7 @@ def _check(device: Device, wish: Wish) -> None:
     if wish.policy not in offered:
         raise unknown_name("policy", wish.policy, [name for name in offered if name != "none"])
     if wish.policy == module.AUTO and wish.tunables:
-        raise UserError("auto has no tunables: its policy comes with the defaults; or name the policy", code="usage")
+        raise UserError("auto has no tunables: leave out the tunables, or name a policy", code="usage")
     why = module.declined(device)
     if why and wish.policy != "none":
         raise UserError(f"{device.label}: the module declines its IOMMU group: {why}", code="declined")
@@ -133,7 +133,7 @@ def _needs_unbound(device: Device, wish: Wish, before: Choice, words: Mapping[st
 
 
 def _begins_copying(device: Device, wish: Wish, words: Mapping[str, str]) -> bool:
-    """Whether a write enables copying in a group whose drivers were bound without copying."""
+    """Whether a write enables copying after the group's drivers were bound without copying."""
     if wish.policy in ("none", module.AUTO) or module.can_copy(device):
         return False
     default = module.defaults(device).get(wish.policy)
@@ -154,10 +154,14 @@ def _in_use(device: Device) -> list[str]:
 
 def _bound(device: Device) -> UserError:
     reasons = _in_use(device)
-    way = "add --persist: the next boot has it" if reasons else "add --rebind to unbind and bind them again"
+    way = (
+        "add --persist to change the policy at the next boot"
+        if reasons
+        else "add --rebind to unbind and bind the drivers"
+    )
     return UserError(
-        f"{device.label} changes only while no driver is bound in its IOMMU group; bound now: {_names_of_bound(device)}"
-        f"{''.join(f'; {reason}' for reason in reasons)}: {way}",
+        f"{device.label} cannot change its policy while drivers are bound in its IOMMU group "
+        f"({_names_of_bound(device)}){''.join(f'; {reason}' for reason in reasons)}: {way}",
         code="driver-bound",
     )
 
@@ -167,7 +171,7 @@ def refuse_essential(device: Device, instead: str) -> None:
     reasons = _in_use(device)
     if reasons:
         raise UserError(
-            f"rebinding {device.label} would take away what is in use: {'; '.join(reasons)}; {instead}",
+            f"{device.label} is in use: {'; '.join(reasons)}: {instead}",
             code="essential",
         )
 
@@ -179,26 +183,27 @@ def _notes_of_boot(device: Device, wish: Wish, is_new: bool, waits: bool) -> lis
     in_use = _in_use(device) if waits else []
     if waits and late and wish.policy != "none":
         raise UserError(
-            f"{'; '.join(late)}; nothing was changed: build it as a module of the kernel, or choose another device",
+            f"{'; '.join(late)}; nothing was changed: build the driver as a module of the kernel, or choose another "
+            "device",
             code="built-in",
         )
     found = []
     if waits:
-        now = "" if in_use else "; --rebind has it now, too"
-        found.append(f"nothing changes now, since drivers stay bound ({_names_of_bound(device)}){now}")
+        now = "" if in_use else "; --rebind changes the policy now, too"
+        found.append(f"nothing changes now, because drivers stay bound ({_names_of_bound(device)}){now}")
     remake = apply.REMAKE
     if in_use and any(each.is_storage for each, _ in binding.bound(device)):
-        remake = "the disk may be needed for boot, so before you reboot: xsmmu apply --initramfs"
+        remake = "the disk may be needed for boot, so before the reboot: xsmmu apply --initramfs"
     if is_new or waits:
         already = "" if is_new else " already"
-        found.append(f"{rules.conf()} has it for the next boot{already}; {remake}")
+        found.append(f"{rules.conf()} has the rule for the next boot{already}; {remake}")
     else:
-        found.append("kept for boot already")
+        found.append("the rule for the next boot exists already")
     group = device.group
     if wish.policy != "none" and group and group.type == "identity":
         found.append(
-            f"group {group.number} has to be DMA or DMA-FQ at boot, or the rule is not followed: xsmmu doctor says "
-            "what makes it identity"
+            f"group {group.number} must be DMA or DMA-FQ at boot, or the rule has no effect: xsmmu doctor shows why "
+            "the group is identity"
         )
     return found + late
 
@@ -271,8 +276,8 @@ def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
                     raise (_bound(device) if binding.bound(device) else error) from None
             if time.monotonic() > end:
                 raise UserError(
-                    f"{device.label}: what its driver had mapped is still in use after {LINGER_S:.0f} s: close what "
-                    "uses it, then try again",
+                    f"{device.label} still has mappings of an earlier driver in use after {LINGER_S:.0f} s: end "
+                    "their use, then try again",
                     code="busy",
                 )
             time.sleep(0.1)
@@ -313,7 +318,7 @@ def _attached(device: Device) -> Step:
     def check() -> None:
         if module.choice(device).state == "failed":
             raise UserError(
-                f"{device.address}: the module could not take it over: the kernel log says why (dmesg)",
+                f"{device.address} could not be attached: see the kernel log (dmesg)",
                 code="attach-failed",
             )
 
@@ -359,12 +364,12 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for word in words:
         if word.startswith(("tables=", "tables:")):
-            raise UserError(f"that is an option here: --tables {word[len('tables=') :]}", code="usage")
+            raise UserError(f"tables is no tunable: write --tables {word[len('tables=') :]}", code="usage")
         name, equals, value = word.partition("=")
         if name in module.TUNABLES and not equals:
-            raise UserError(f"{name} has no value: a tunable is NAME=VALUE, without blanks", code="bad-value")
+            raise UserError(f"tunable {name} has no value: write {name}=VALUE without blanks", code="bad-value")
         if ":" in name:
-            raise UserError(f"a tunable is NAME=VALUE here: {word.replace(':', '=', 1)}", code="usage")
+            raise UserError(f"'{word}' is no tunable: write {word.replace(':', '=', 1)}", code="usage")
         found[name] = rules.check_tunable(name, value)
     return found
 
@@ -386,8 +391,8 @@ def _ask(device: Device, policy: str, before: Choice) -> None:
             restore(device, before)
         except UserError as error:
             raise UserError(
-                f"{policy} is in force for {device.label}, whose driver was not bound for a moment, and cannot be "
-                f"taken back ({error}): xsmmu unset {device.address} --rebind takes it back",
+                f"{device.label} is under {policy} now, because its driver was unbound for a moment, and restoring "
+                f"the earlier policy failed ({error}): run xsmmu unset {device.address} --rebind",
                 code="not-put-back",
             ) from None
 
@@ -400,7 +405,7 @@ def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str)
     before = module.choice(device)
     made = plan(device, wish)
     if device != named:
-        made.notes.insert(0, f"{named.label} comes and goes with {device.driver} of {label}, which gets the policy")
+        made.notes.insert(0, f"{named.label} is created by {device.driver} of {label}, so {label} gets the policy")
     lines = [step.shell for step in made.steps if step.shell]
     is_new = any(step.changes for step in made.steps)
     if form == "table":
@@ -434,10 +439,10 @@ def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str)
         output.emit(form, command, "changes", [row])
         return
     if dry_run:
-        for line in [*lines, *([] if is_new else ["# already so"])]:
+        for line in [*lines, *([] if is_new else ["# nothing to do"])]:
             click.echo(line)
         return
-    click.echo(f"{label}: {'' if is_new else 'already so: '}{_outcome(device, wish, now, made.waits)}")
+    click.echo(f"{label}: {'' if is_new else 'unchanged: '}{_outcome(device, wish, now, made.waits)}")
 
 
 def _outcome(device: Device, wish: Wish, now: Choice, waits: bool) -> str:
@@ -455,14 +460,20 @@ def options(command: F) -> F:
     """Options that set and unset share."""
     for add in (
         output.option,
-        click.option("--force", is_flag=True, help="Rebind what is in use, which loses data; replace modprobe's file."),
-        click.option("--after", metavar="SHELL", help="Run after drivers were bound; if it fails the policy stays."),
-        click.option("--before", metavar="SHELL", help="Run before drivers are unbound."),
-        click.option("--dry-run", is_flag=True, help="Print the steps as lines for a shell, and change nothing."),
         click.option(
-            "--persist", is_flag=True, help="Keep it for boot: a rule, and xsmmu apply; alone it unbinds nothing."
+            "--force", is_flag=True, help="Rebind devices in use, with loss of data; replace modprobe's file."
         ),
-        click.option("--rebind", is_flag=True, help="Where needed, unbind the group's drivers and bind them again."),
+        click.option(
+            "--after", metavar="SHELL", help="Command to run after drivers are bound; its failure undoes nothing."
+        ),
+        click.option("--before", metavar="SHELL", help="Command to run before drivers are unbound."),
+        click.option("--dry-run", is_flag=True, help="Print the steps as shell lines; change nothing."),
+        click.option(
+            "--persist",
+            is_flag=True,
+            help="Keep the choice for boot in a rule, with xsmmu apply; alone, unbind nothing.",
+        ),
+        click.option("--rebind", is_flag=True, help="Unbind the group's drivers and bind them again, if necessary."),
     ):
         command = add(command)
     return command
@@ -472,7 +483,11 @@ def options(command: F) -> F:
 @click.argument("device", shell_complete=complete.devices)
 @click.argument("policy", shell_complete=complete.policies)
 @click.argument("tunable", nargs=-1)
-@click.option("--tables", type=click.Choice(module.TABLES), help="Who writes the IOMMU's page table.")
+@click.option(
+    "--tables",
+    type=click.Choice(module.TABLES),
+    help="Code that writes the page table: the IOMMU driver, or the module.",
+)
 @options
 def set_policy(
     device: str,
@@ -487,19 +502,20 @@ def set_policy(
     force: bool,
     form: str,
 ) -> None:
-    """Choose the policy of DEVICE; all devices of its IOMMU group move together.
+    """Choose the policy of DEVICE and of all devices in its IOMMU group.
 
-    POLICY may be auto: the module chooses, by what the group, its drivers and its IOMMU are, and says why.
+    With POLICY auto, the module chooses by the group's devices, drivers and IOMMU, and reports its reason.
 
-    TUNABLE is NAME=VALUE, of max_window_us, batch_pages, range_commands_max, copy_bytes and pool_mib; those that are
-    not named get the policy's defaults. From the kernel's own path, and to copying, DEVICE changes only while no
-    driver is bound in the group: --rebind sees to that, and puts everything back if anything fails. From one policy to
-    another nothing is unbound. An interface that is bound anew has lost its addresses and routes, which are named
-    before: --after gives them again. If only --after fails, the policy stays, and the command ends with an error. What
-    is so already is left as it is, so this can be run again and again.
+    TUNABLE is NAME=VALUE, where NAME is max_window_us, batch_pages, range_commands_max, copy_bytes or pool_mib; other
+    tunables get the policy's defaults.
 
-    What is in use, as the disk of the root file system, is not rebound: --persist without --rebind writes the rule
-    only, and the next boot has it.
+    A change from the kernel's own path, or to copying, needs the group without drivers: --rebind unbinds and binds
+    drivers, and restores everything after an error. Other changes unbind nothing, and a repeated command changes
+    nothing. A rebind removes addresses and routes of interfaces, which are listed before; --after can restore them. A
+    failure of --after keeps the policy, and the command ends with an error.
+
+    Devices in use, such as the disk of the root file system, are not rebound: --persist without --rebind only writes
+    the rule for the next boot.
 
     \b
     Examples:
@@ -513,7 +529,7 @@ def set_policy(
     kernels_own = [path for path, _ in machine.MODES.values()]
     if policy in ("none", *kernels_own):
         raise UserError(
-            f"{policy} is no policy: xsmmu unset {device} gives it back to the kernel's own path", code="usage"
+            f"{policy} is no policy of the module: run xsmmu unset {device} for the kernel's own path", code="usage"
         )
     wish = Wish(policy, tunables(tunable), tables, rebind, persist, force, before=before, after=after)
     carry_out(found, wish, dry_run, form, "set")
@@ -532,9 +548,9 @@ def unset(
     force: bool,
     form: str,
 ) -> None:
-    """Give DEVICE, with its IOMMU group, back to the kernel's own path.
+    """Return DEVICE, with its IOMMU group, to the kernel's own path.
 
-    With --persist it has that at boot, too; without --rebind at boot only, if drivers are bound.
+    With --persist the choice holds at boot, too; if drivers are bound and --rebind is missing, at boot only.
 
     \b
     Examples:

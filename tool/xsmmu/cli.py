@@ -39,7 +39,7 @@ COMPLETE = "_XSMMU_COMPLETE"
 @click.group(cls=output.Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="xsmmu")
 def app() -> None:
-    """Choose how IOMMU translations are invalidated, per device; watch it; and compare the choices.
+    """Choose an IOMMU policy for each device, watch its effect, and compare policies.
 
     DEVICE is a PCI address with or without domain, an interface or a disk: 0000:01:00.0, 01:00.0, eth1, nvme0n1.
     """
@@ -91,7 +91,7 @@ def main() -> None:
     except UserError as error:
         _end(error, error.status, form)
     except (KeyboardInterrupt, click.Abort, _Stopped):
-        _end(UserError("stopped; what had begun was ended and removed", code="stopped"), 130, form)
+        _end(UserError("stopped; unfinished work was ended and removed", code="stopped"), 130, form)
     except BrokenPipeError:
         # The reader has closed the pipe; Python must not write to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -117,12 +117,12 @@ class Comparison:
             raise UserError(f"{where} {error}", error.lines, code=error.code) from None
         except FileExistsError as error:
             raise UserError(
-                f"{error.filename} is there, and was not before: name an --output-folder that nobody else uses",
+                f"{error.filename} was created by another program: name an --output-folder that nobody else uses",
                 code="not-empty",
             ) from None
         except OSError as error:
             raise UserError(
-                f"cannot run '{command[0]}': {error.strerror}: COMMAND has to be a program, or -- sh -c '...'",
+                f"cannot run '{command[0]}': {error.strerror}: COMMAND must be a program, or sh -c '...'",
                 code="command-failed",
             ) from None
 
@@ -184,7 +184,9 @@ def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
     heads = ["policy", "level", *(word for head in shown for word in (head, "x"))]
     more = [f"{ranked}: range", "inv/page", "p99", "max/bound"] if is_wide else ["inv/page", "p99"]
     output.table([*heads, *more], rows)
-    click.echo(f"medians of {setup.runs} runs, ± median deviation; x: to {setup.baseline}; best first by {ranked}")
+    click.echo(
+        f"medians of {setup.runs} runs, ± median deviation; x: relative to {setup.baseline}; best first by {ranked}"
+    )
     for row in ranking:
         for note in _notes(row):
             click.echo(f"note: {row['policy']}: {note}")
@@ -199,7 +201,7 @@ def _notes(row: dict[str, Any]) -> Iterator[str]:
         yield from [f"inv/page: {said}"] if said else []
     if longest and exposure.is_late(longest["max"], row["exposure_bound_ns"], exact=False):
         beyond = f"a page stayed reachable for {duration(longest['max'])}, beyond {duration(row['exposure_bound_ns'])}"
-        yield f"max/bound: {beyond}: xsmmu doctor has likely causes"
+        yield f"max/bound: {beyond}: xsmmu doctor lists likely causes"
 
 
 # ---- command ----
@@ -212,10 +214,11 @@ def _policies(device: Device, words: str, baseline: str | None) -> list[str]:
         if policy not in offered:
             raise unknown_name("policy", policy, offered)
     if len({*policies}) < len(policies):
-        raise UserError(f"--policies {words}: a policy is there twice: name each policy once", code="usage")
+        raise UserError(f"--policies {words} has a policy twice: name each policy once", code="usage")
     if baseline and baseline not in policies:
         raise UserError(
-            f"--baseline {baseline} is not among --policies {words}: add it there, or choose one of them", code="usage"
+            f"--baseline {baseline} is not among --policies {words}: add the policy there, or choose a listed policy",
+            code="usage",
         )
     return policies
 
@@ -227,7 +230,8 @@ def _figure(pattern: str | None, path: str | None) -> Figure | None:
         return Figure(re.compile(pattern, re.MULTILINE) if pattern else None, path) if pattern or path else None
     except re.error as error:
         raise UserError(
-            f"--metric '{pattern}' is no regular expression ({error}): write one as '([0-9.]+) req/s'", code="bad-value"
+            f"--metric '{pattern}' is no regular expression ({error}): write a pattern such as '([0-9.]+) req/s'",
+            code="bad-value",
         ) from None
 
 
@@ -255,9 +259,9 @@ def _folder(wish: Path | None) -> Path:
 def _print_setup(setup: Setup, label: str, folder: Path) -> None:
     """Print the plan of a dry run."""
     click.echo(f"{label}: {', '.join(setup.policies)} in turn, once without COMMAND, then in each round")
-    click.echo(f"rounds: {setup.warmup} to warm up, {setup.runs} that are counted")
+    click.echo(f"rounds: {setup.warmup} to warm up, {setup.runs} counted")
     click.echo(f"COMMAND: {shlex.join(setup.command)}")
-    click.echo(f"unbound and bound again where a change needs it: {', '.join(setup.drivers) or 'no driver'}")
+    click.echo(f"drivers to unbind and bind if a policy needs it: {', '.join(setup.drivers) or 'no driver'}")
     click.echo(f"all runs: {folder}")
 
 
@@ -269,21 +273,23 @@ def _print_setup(setup: Setup, label: str, folder: Path) -> None:
     default=POLICIES,
     show_default=True,
     shell_complete=complete.modes,
-    help="In the order of each round.",
+    help="Policies to compare, in this order.",
 )
-@click.option("--runs", type=click.IntRange(1), default=SOUND, show_default=True, help="Rounds that are counted.")
-@click.option("--warmup", type=click.IntRange(0), default=1, show_default=True, help="Rounds before, not counted.")
+@click.option("--runs", type=click.IntRange(1), default=SOUND, show_default=True, help="Number of counted rounds.")
 @click.option(
-    "--baseline", shell_complete=complete.modes, help="What the others are relative to; the first policy by default."
+    "--warmup", type=click.IntRange(0), default=1, show_default=True, help="Number of uncounted rounds before."
 )
-@click.option("--metric", metavar="REGEX", help="A figure in what COMMAND prints: the last match's first group.")
-@click.option("--json-path", metavar="KEY.KEY", help="A figure in the JSON that COMMAND prints.")
-@click.option("--rank", type=click.Choice([*RANKS]), help="By what the best is first: wall, or the highest figure.")
-@click.option("--before", metavar="SHELL", help="Run before each time that drivers are unbound.")
-@click.option("--after", metavar="SHELL", help="Run after each time that drivers were bound.")
-@click.option("--output-folder", type=click.Path(path_type=Path), help="A new folder for all runs; here by default.")
-@click.option("--dry-run", is_flag=True, help="Make all checks, say what would be run, and change nothing.")
-@click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
+@click.option("--baseline", shell_complete=complete.modes, help="Policy that x is relative to; by default the first.")
+@click.option("--metric", metavar="REGEX", help="Figure in the output of COMMAND: first group of the last match.")
+@click.option("--json-path", metavar="KEY.KEY", help="Figure in the JSON output of COMMAND.")
+@click.option(
+    "--rank", type=click.Choice([*RANKS]), help="Order of the ranking; by default highest with a figure, else wall."
+)
+@click.option("--before", metavar="SHELL", help="Command to run before drivers are unbound.")
+@click.option("--after", metavar="SHELL", help="Command to run after drivers are bound.")
+@click.option("--output-folder", type=click.Path(path_type=Path), help="New folder for all runs; by default here.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the plan; change nothing.")
+@click.option("--force", is_flag=True, help="Unbind even a disk in use or the network path to this machine.")
 @output.option
 def compare(
     device: str,
@@ -302,11 +308,11 @@ def compare(
     force: bool,
     form: str,
 ) -> None:
-    """Run COMMAND under each policy of DEVICE in turn, again and again, and compare what it cost.
+    """Run COMMAND under each policy of DEVICE in turn, repeatedly, and compare the costs.
 
-    Beside the module's policies there are kernel-strict, kernel-lazy and passthrough, the kernel's own path. Drivers
-    of the group are unbound and bound where a change needs it. An interface has lost its addresses then: --after gives
-    them again. At the end, at Ctrl-C and if anything fails, policy, type and drivers are put back.
+    The policies kernel-strict, kernel-lazy and passthrough are the kernel's own path. Drivers of the group are unbound
+    and bound if a change of policy needs a rebind, which removes addresses of interfaces: --after can restore them. At
+    the end, at Ctrl-C and after an error, policy, type and drivers are restored.
 
     \b
     Examples:
@@ -323,7 +329,7 @@ def compare(
     figure = _figure(metric, json_path)
     ranked_by = _rank(rank, figure)
     if not shutil.which(command[0]):
-        raise UserError(f"there is no program '{command[0]}': COMMAND stands after --", code="no-command")
+        raise UserError(f"program '{command[0]}' does not exist: write COMMAND after --", code="no-command")
     mover = Mover(found, before, after, force)
     mover.check(asked)
     folder = _folder(output_folder)
@@ -365,7 +371,7 @@ def compare(
                 stream.write(json.dumps(result, indent=1) + "\n")
             mover.put_back()
     except UserError as error:
-        error.message += f"; what there is of it is in {folder}"
+        error.message += f"; the finished runs are in {folder}"
         raise
     if form != "table":
         output.emit(form, "compare", "ranking", ranking, **about)
@@ -377,4 +383,4 @@ def compare(
     if not any(row[name] and row[name]["max"] for row in ranking for name in ("mapped_pages", "copied_maps")) and any(
         policy not in modes.KERNEL for policy in asked
     ):
-        click.echo(f"note: the module mapped nothing meanwhile: does COMMAND use {found.label}?", err=True)
+        click.echo(f"note: the module mapped nothing during the runs: check that COMMAND uses {found.label}", err=True)

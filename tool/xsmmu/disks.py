@@ -61,7 +61,7 @@ def _bottom(name: str) -> list[str]:
     return [disk for each in below for disk in _bottom(each)] or [whole.name]
 
 
-# ---- what /proc names ----
+# ---- uses in /proc ----
 
 
 def _mounted() -> Iterator[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _of_hosts(taken: set[str]) -> Iterator[str]:
         if names[0] in _OF_HOSTS and len(words) > 4 and len(names) > 1 and not other:
             for name in opened.virtio(_OF_HOSTS[names[0]], taken):
                 where = proc.unescaped(words[4])
-                yield f"{proc.unescaped(names[1])} ({names[0]}) is mounted on {where}, and may be by {name}"
+                yield f"{proc.unescaped(names[1])} ({names[0]}) is mounted on {where}, possibly by {name}"
 
 
 def _block_names(number: str, kind: str, source: str) -> list[str]:
@@ -106,7 +106,7 @@ def _block_names(number: str, kind: str, source: str) -> list[str]:
     return [name]
 
 
-# ---- what the kernel answers ----
+# ---- exclusive opens ----
 
 
 def _claim(disk: str) -> str | None:
@@ -120,7 +120,7 @@ def _claim(disk: str) -> str | None:
         if error.errno == errno.EBUSY:
             return f"{disk} is in use: the kernel refuses an exclusive open of {node} ({_holders(disk)})"
         hint = "; run this as root" if isinstance(error, PermissionError) else ""
-        return f"{disk} may be in use: {node} cannot be opened to ask ({error.strerror}{hint})"
+        return f"{disk} may be in use: {node} cannot be opened ({error.strerror}{hint})"
     return None
 
 
@@ -129,7 +129,7 @@ def claim(node: Path, number: str) -> None:
     handle = os.open(node, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if opened.number(os.fstat(handle)) != ("block", number):
-            raise OSError(errno.ENODATA, "it is another device")
+            raise OSError(errno.ENODATA, "another device")
     finally:
         os.close(handle)
 
@@ -144,7 +144,7 @@ def _node(disk: str) -> Path:
 def _holders(disk: str) -> str:
     folder = machine.sysfs() / "class/block" / disk
     names = sorted({link.name for link in (*folder.glob("holders/*"), *folder.glob("*/holders/*"))})
-    return f"held by {', '.join(names)}" if names else "a mount in another namespace, a pool, a target or the like"
+    return f"held by {', '.join(names)}" if names else "possibly by a mount in another namespace, a pool or a target"
 
 
 # ---- use without a claim ----
@@ -153,7 +153,9 @@ def _holders(disk: str) -> str:
 def _exported(disks: set[str]) -> Iterator[str]:
     """Loop devices and NVMe targets on a disk."""
     for file in sorted((machine.sysfs() / "class/block").glob("loop*/loop/backing_file")):
-        yield from (f"{disk} is below {file.parts[-3]}" for disk in _bottom(file.parts[-3]) if disk in disks)
+        yield from (
+            f"{disk} is the backing disk of {file.parts[-3]}" for disk in _bottom(file.parts[-3]) if disk in disks
+        )
     for file in sorted((machine.sysfs() / "kernel/config/nvmet/subsystems").glob("*/namespaces/*/device_path")):
         path = machine.text(file) or ""
         # A path outside /dev may be on a server that does not answer.

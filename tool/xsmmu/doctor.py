@@ -99,15 +99,15 @@ def _print(findings: Sequence[Finding]) -> None:
     "seconds",
     type=output.Seconds(0.1, 3600),
     metavar="SECONDS",
-    help="Count maps and unmaps on the kernel's own path for so long, and say what each policy would cost.",
+    help="Count maps and unmaps on the kernel's own path, and estimate the cost of each policy.",
 )
 @output.option
 @click.pass_context
 def doctor(context: click.Context, device: tuple[str, ...], seconds: float | None, form: str) -> None:
-    """Say what stands in the way of using the module on this machine, or is risky, and what mends it.
+    """List obstacles and risks of using the module on this machine, each with a remedy.
 
-    Of all devices behind an IOMMU, or of each DEVICE and its IOMMU group. Nothing is changed. The status is 1 if
-    something blocks, else 0.
+    All devices behind an IOMMU are checked, or each DEVICE and its IOMMU group. Nothing is changed. The exit status is
+    1 if a finding blocks the module, else 0.
 
     \b
     Examples:

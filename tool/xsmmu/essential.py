@@ -68,15 +68,15 @@ def reasons(devices: Sequence[Device]) -> list[str]:
         try:
             found += _Network(View(), taken).reasons()
         except OSError as error:
-            found.append(f"the network may be by it: the kernel says nothing of its routes ({error.strerror or error})")
+            found.append(
+                f"the network may use the device: the kernel does not list its routes ({error.strerror or error})"
+            )
     for device in devices:
         if _has_interface_elsewhere(device):
-            found.append(
-                f"{device.label} has an interface in another network namespace, and xsmmu does not see what is by it"
-            )
+            found.append(f"{device.label} has an interface in another network namespace, where its use is not visible")
         functions = machine.text(device.folder / "sriov_numvfs") or "0"
         if int(functions):
-            found.append(f"{device.label} has {functions} virtual functions, which go with its driver")
+            found.append(f"{device.label} has {functions} virtual functions, which disappear with its driver")
     return found + [said for place in _OF_USERS for said in _of_users(place, taken)]
 
 
@@ -89,7 +89,7 @@ def _of_host(taken: set[str]) -> Iterator[str]:
     """Devices with vsock connections: sessions by vsock (SSH, incus exec) have no network address."""
     for link in sorted((machine.sysfs() / "bus/virtio/devices").glob("*")):
         if machine.name_at(link / "driver") == _VSOCK and {*machine.within(link)} & taken:
-            yield f"{link.name} has the connections of vsock, and a session may come by one of them"
+            yield f"{link.name} carries vsock connections, possibly of this session"
 
 
 def _has_interface_elsewhere(device: Device) -> bool:
@@ -102,8 +102,8 @@ def _of_users(place: str, taken: set[str]) -> Iterator[str]:
         for address in {*machine.within(link)} & taken:
             device = Device(address)
             yield (
-                f"{device.label} is bound to {device.driver}, which gives it to programs ({link.name}): if one has it "
-                "open, unbinding waits for that, or takes it away"
+                f"{device.label} is bound to {device.driver}, which gives the device to programs ({link.name}): "
+                "unbinding waits for a program that has the device open, or takes the device away"
             )
 
 
@@ -132,7 +132,7 @@ class _Network:
         stops = carriers.stops(self.view, way.interface, self.taken)
         name = machine.shown(way.interface)
         if stops is None and way.is_sure:
-            return f"{name}, of which the kernel does not say on which device it is"
+            return f"{name} (the kernel does not show on which device)"
         return name if stops else None
 
     def _default_routes(self) -> Iterator[str]:
@@ -143,12 +143,12 @@ class _Network:
             whose = "" if table in _MAIN else vrfs.get(table) or f" of table {table}"
             routes.setdefault((whose, version), set()).add(interface)
         for (whose, version), interfaces in sorted(routes.items()):
-            # A table of a policy rule matters only if the main table has no default route.
+            # Rules may send all packets to another table only if the main table has no default route.
             if whose and whose not in vrfs.values() and ("", version) in routes:
                 continue
             lost = [self._lost(_Way(interface)) for interface in sorted(interfaces)]
             if all(lost):
-                yield f"the only {_OF_IP[version]}default route{whose} is by {', '.join(filter(None, lost))}"
+                yield f"the only {_OF_IP[version]}default route{whose} uses {', '.join(filter(None, lost))}"
         for vrf in (None, *(link for link in self.view.links.values() if link.table)):
             for version in _PUBLIC:
                 if (vrfs[vrf.table] if vrf else "", version) not in routes:
@@ -162,7 +162,7 @@ class _Network:
                 continue
             if lost := self._lost(_Way(way.interface)):
                 whose = f" of VRF {machine.shown(vrf.name)}" if vrf else ""
-                yield f"the route{whose} to public addresses, as {address}, is by {lost}"
+                yield f"the route{whose} to public addresses, such as {address}, uses {lost}"
                 return
 
     def _session(self) -> Iterator[str]:
@@ -176,8 +176,8 @@ class _Network:
         if words and not (client and server and all(map(_is_port, words[1:4:2]))):
             client = server = None
         if other or (words and not client):
-            why = f"{other} is in another network namespace" if other else f"SSH says that it is from {words[0]}"
-            yield f"this session may be by it: {why}, and xsmmu does not know the way there"
+            why = f"{other} is in another network namespace" if other else f"SSH names {words[0]} as client"
+            yield f"this session may use the device: {why}, and xsmmu cannot find its route"
             return
         ports = (int(words[1]), int(words[3])) if words else (0, _SSH)
         found = [each for each in self._connections if (each.remote, each.remote_port) == (client, ports[0])]
@@ -192,14 +192,14 @@ class _Network:
         for each in found:
             whose = f"{'this' if each.remote == client else 'an'} SSH session"
             if each.remote.is_loopback or each.remote == each.local or self.view.holders(each.remote):
-                yield f"{whose} comes from this machine itself (a tunnel?), and xsmmu does not know the way"
+                yield f"{whose} comes from this machine itself (a tunnel?), and xsmmu cannot find its route"
                 continue
             whose += f", from {each.remote},"
             scope = words[0].partition("%")[2] if each.remote == client else ""
             guesses = [] if scope and each.remote.is_link_local else self._guesses(each)
             ways = [*self._ways(each, scope), *guesses]
             if not ways:
-                yield f"{whose} may be by it: the kernel has no route there"
+                yield f"{whose} may use the device: the kernel has no route to the client"
             yield from self._said(whose, ways)
 
     def _said(self, subject: str, ways: Sequence[_Way]) -> Iterator[str]:
@@ -209,7 +209,7 @@ class _Network:
             lost = self._lost(way)
             if lost and way.interface not in told:
                 told.add(way.interface)
-                yield f"{subject} {'is' if way.is_sure else 'may be'} by {lost}"
+                yield f"{subject} {'uses' if way.is_sure else 'may use'} {lost}"
 
     def _ways(self, connection: Connection, scope: str = "") -> Iterator[_Way]:
         """The kernel's route for a connection."""

@@ -26,10 +26,10 @@ def is_late(longest_ns: int | None, bound_ns: int | None, exact: bool = True) ->
 
 def causes() -> str:
     """Likely causes of an exposure beyond the bound."""
-    found = ["a CPU kept its interrupts off, so that the timer of the flush came late"]
+    found = ["a CPU disabled interrupts and delayed the flush timer"]
     if kernel.is_virtual():
-        found.insert(0, "the hypervisor did not run a virtual CPU meanwhile (steal time: st of vmstat)")
-    found.append("another policy or max_window_us was chosen then, as the module counts from its load on")
+        found.insert(0, "the hypervisor did not run a virtual CPU for a while (steal time: st of vmstat)")
+    found.append("another policy or max_window_us was in force earlier, since the module counts from its load")
     return "; or ".join(found)
 
 
@@ -46,5 +46,5 @@ def at_once(policy: str, level: str, share: float | None, per_page: float | None
         return None
     kinds = "mappings of more than 64 pages"
     if level == "held":
-        kinds = f"slab memory (kmalloc, as the heads of packets) and {kinds}"
+        kinds = f"slab memory (kmalloc, such as packet heads) and {kinds}"
     return f"{100 * share:.0f} % of the pages were flushed inside their unmap: {policy} does not defer {kinds}"

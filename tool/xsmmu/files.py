@@ -25,7 +25,7 @@ def text_of(file: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {file}: {why}: it has to be a text file that you may read") from None
+        raise UserError(f"cannot read {file} ({why}): replace the file with a readable text file") from None
 
 
 def replace(file: Path, text: str | None, follow: bool = True) -> None:
@@ -60,10 +60,10 @@ def _written(file: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError:
-        raise UserError(f"{file} may not be written by you: try sudo", code="no-permission") from None
+        raise UserError(f"{file} is not writable for this user: try sudo", code="no-permission") from None
     except OSError as error:
         raise UserError(
-            f"cannot write {file}: {error.strerror}: mend that, and run this again", code="cannot-write"
+            f"cannot write {file}: {error.strerror}: remove the cause, then try again", code="cannot-write"
         ) from None
 
 
@@ -77,8 +77,10 @@ def _mode(file: Path) -> int:
     except FileNotFoundError:
         return 0o644
     if not stat.S_ISREG(mode):
-        kind = "it is a link, which is not followed" if stat.S_ISLNK(mode) else "it is no regular file"
-        raise UserError(f"cannot write {file}: {kind}: put a regular file there, or name another", code="cannot-write")
+        kind = "a symbolic link is not followed" if stat.S_ISLNK(mode) else "not a regular file"
+        raise UserError(
+            f"cannot write {file}: {kind}: put a regular file there, or name another file", code="cannot-write"
+        )
     return stat.S_IMODE(mode) & 0o777
 
 
@@ -104,7 +106,7 @@ def step(file: Path, text: str | None, again: Callable[[], str | None] | None = 
         try:
             read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
         except FileNotFoundError:
-            message = f"cannot write {file}: there is no folder {real.parent}: make it first"
+            message = f"cannot write {file}, because folder {real.parent} does not exist: create the folder"
             raise UserError(message, code="cannot-write") from None
         if read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))

@@ -34,14 +34,16 @@ def wait_for(wanted: set[str], devices: Iterable[Device]) -> None:
     while missing := wanted - names(devices):
         if time.monotonic() > end:
             raise UserError(
-                f"{', '.join(sorted(missing))} did not come back within {NAMES_S:.0f} s after its driver was "
-                "bound: the kernel log may say why (dmesg)",
+                f"{', '.join(sorted(missing))} did not reappear within {NAMES_S:.0f} s after the bind: see the "
+                "kernel log (dmesg)",
                 code="names-gone",
             )
         time.sleep(0.05)
 
 
-def run(option: str, command: str | None, remedy: str = "try it alone in a shell, and mend it") -> None:
+def run(
+    option: str, command: str | None, remedy: str = "try the command alone in a shell, and correct the command"
+) -> None:
     """Run a user's command; `remedy` ends the error of a failed command."""
     if not command:
         return
@@ -84,7 +86,11 @@ def around(devices: Sequence[Device], before: str | None, after: str | None) -> 
         run("--after", after)
 
     def last() -> None:
-        run("--after", after, "all else is done and stays; mend the command, and run it alone in a shell")
+        run(
+            "--after",
+            after,
+            "all other steps are done and stay; correct the command, and run the command alone in a shell",
+        )
 
     return [Step(_shell(before), begin, end)], [
         Step(f"until {present}; do sleep 0.1; done" if present else "", wait),

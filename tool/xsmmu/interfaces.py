@@ -124,7 +124,7 @@ class Loss:
         parts += [f"routes {_few(routes, len(self.routes) - len(routes))}"] if routes else []
         parts += [f"MTU {self.mtu}"] if self.mtu and not self.under else []
         parts += [f"MAC address {self.mac}"] if self.mac and not self.under else []
-        said = [f"goes with {shown(self.under)}"] if self.under else ["is left down"] if self.is_up else []
+        said = [f"disappears with {shown(self.under)}"] if self.under else ["is left down"] if self.is_up else []
         said += [f"leaves {shown(self.master)}"] if self.master else []
         said += [f"loses its {' and its '.join(parts)}"] if parts else []
         return f"{shown(self.name)} {', '.join(said)}" if said else None
@@ -141,18 +141,21 @@ def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
     try:
         found = losses(devices)
     except OSError as error:
-        return [f"addresses and routes that go with it are not known: the kernel does not list them ({error.strerror})"]
+        return [f"addresses and routes that disappear are unknown: the kernel does not list them ({error.strerror})"]
     said = [loss.text for loss in found if loss.text]
     commands = [command for loss in found for command in loss.commands]
     if commands and not has_after:
         hook = shlex.quote(" && ".join(commands))
         if hook != shown(hook):
-            return [*said, "no --after is printed, as a terminal cannot show one of these names: set that by hand"]
-        said.append(f"if nothing on this machine sets that again by itself, add --after {hook}")
+            return [
+                *said,
+                "no --after is suggested, because a terminal cannot show a name in it: restore the settings by hand",
+            ]
+        said.append(f"unless this machine restores the settings by itself, add --after {hook}")
         left = [shown(text) for loss in found for text in loss.left]
         if left:
             more = sum(max(len(loss.routes) - _NAMED, 0) for loss in found if not loss.under)
-            said.append(f"that --after does not give back {_few(left, more)}")
+            said.append(f"--after does not restore {_few(left, more)}")
     return said
 
 
@@ -187,7 +190,7 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
     if under:
         loss.left.append(link.name)
     elif master == _SWITCH:
-        loss.left.append(f"the place of {link.name} in Open vSwitch")
+        loss.left.append(f"the port {link.name} of Open vSwitch")
     elif master:
         loss.commands.append(f"ip link set {name} master {shlex.quote(master)}")
     if machine.text(link / "master/bridge/vlan_filtering") == "1" and not under:

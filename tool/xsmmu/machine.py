@@ -259,7 +259,7 @@ def find(name: str) -> Device:
         below = sorted(shown(lower) for lower in _below(link))
         if below:
             raise UserError(
-                f"{name} is made by software, and on no PCI device itself: name what it stands on: {', '.join(below)}",
+                f"{name} is a virtual device without a PCI device of its own: name a lower device: {', '.join(below)}",
                 code="unknown-device",
             )
     raise _unknown(name)
@@ -299,12 +299,12 @@ _MATCH: Final = re.compile(r"(?:class|driver):.*|[0-9a-f]{4}:[0-9a-f]{4}", re.IG
 def _unknown(name: str) -> UserError:
     if _MATCH.fullmatch(name):
         return UserError(
-            f"{name} is what a rule may match, and no device: write {name}=POLICY in xsmmu.conf, and run xsmmu apply",
+            f"{name} is a match of a rule and no device: write {name}=POLICY in xsmmu.conf, then run xsmmu apply",
             code="unknown-device",
         )
     if not any(device.group for device in devices()):
         return UserError(
-            f"no device '{name}', and no device of this machine is behind an IOMMU: xsmmu doctor says why",
+            f"no device '{name}', and no device of this machine is behind an IOMMU: see xsmmu doctor",
             code="unknown-device",
         )
-    return UserError(f"no device '{name}': xsmmu status lists what there is", code="unknown-device")
+    return UserError(f"no device '{name}': xsmmu status lists the devices", code="unknown-device")

@@ -61,7 +61,7 @@ class Figure:
                 return number
         except ValueError:
             pass
-        raise UserError(f"printed no number at {self}: run it alone, and see what it prints", code="no-figure")
+        raise UserError(f"printed no number at {self}: run the command alone to see its output", code="no-figure")
 
     def __str__(self) -> str:
         return self.path or (f"'{self.pattern.pattern}'" if self.pattern else "")
@@ -75,7 +75,7 @@ class Figure:
             found: object = json.loads(text)
         except ValueError as error:
             raise UserError(
-                f"printed no JSON ({error}): add its option for JSON, or use --metric", code="no-figure"
+                f"printed no JSON ({error}): add the command's option for JSON, or use --metric", code="no-figure"
             ) from None
         for key in (self.path or "").split("."):
             if isinstance(found, list) and key.isdigit() and int(key) < len(found):
@@ -89,7 +89,7 @@ def busy_ticks() -> int:
     """CPU time of the whole machine since boot, in ticks; without idle, iowait and steal time."""
     first = (machine.text(machine.root("proc") / "stat") or "").partition("\n")[0].split()
     if len(first) < 8 or first[0] != "cpu":
-        raise UserError(f"{machine.root('proc') / 'stat'} does not say how busy the CPUs were")
+        raise UserError(f"{machine.root('proc') / 'stat'} has no CPU times: mount /proc")
     user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in first[1:8])
     return user + nice + system + irq + softirq
 

@@ -22,7 +22,7 @@ LEVELS: Final = ("none", "lazy", "bounded", "held", "strict")
 """Levels from weakest to strongest; the index is the metric's value."""
 
 BUCKETS_NS: Final = tuple(1 << power for power in range(8, 35))
-"""Bucket bounds from 256 ns to 17 s by powers of two; all bounds but 1 ns are bounds of the module's histogram."""
+"""Bucket bounds: powers of two from 256 ns to 17 s, each within 1 ns of a bound of the module's histogram."""
 
 
 class Row(NamedTuple):
@@ -38,23 +38,26 @@ class Row(NamedTuple):
 ROWS: Final = (
     Row("mapped_pages_total", "counter", "Pages of 4 KiB that were mapped", "mapped_pages"),
     Row("unmapped_pages_total", "counter", "Pages of 4 KiB that were unmapped", "unmapped_pages"),
-    Row(
-        "deferred_pages_total", "counter", "Of those, pages that were not flushed inside their unmap", "deferred_pages"
-    ),
+    Row("deferred_pages_total", "counter", "Unmapped pages that were not flushed inside their unmap", "deferred_pages"),
     Row("live_pages", "gauge", "Pages that are mapped now", "live_pages"),
-    Row("held_pages", "gauge", "Pages that were unmapped and wait for their flush", "held_pages"),
+    Row("held_pages", "gauge", "Unmapped pages that wait for their flush", "held_pages"),
     Row("stuck_pages", "gauge", "Unmapped pages that the IOMMU driver could not remove", "stuck_pages"),
-    Row("invalidations_total", "counter", "Invalidation commands, those that maps needed too", "inv_", "kind"),
-    Row("map_flushes_total", "counter", "Invalidation commands that maps needed", "map_flushes"),
-    Row("flushes_total", "counter", "Flushes, by what caused them", "flush_", "cause"),
+    Row("invalidations_total", "counter", "Invalidation commands, including commands for maps", "inv_", "kind"),
+    Row("map_flushes_total", "counter", "Invalidation commands for maps", "map_flushes"),
+    Row("flushes_total", "counter", "Flushes by cause", "flush_", "cause"),
     Row("bad_unmaps_total", "counter", "Unmaps that matched no mapping", "bad_unmaps"),
-    Row("torn_pages", "gauge", "Pages in reach whose buffers were unmapped by a wrong size or address", "torn_pages"),
+    Row(
+        "torn_pages",
+        "gauge",
+        "Pages of buffers that were unmapped with a wrong size or address, and are still reachable",
+        "torn_pages",
+    ),
     Row("map_failures_total", "counter", "Maps that failed", "map_failures"),
     Row("copied_maps_total", "counter", "Buffers that were copied instead of mapped", "copied_maps"),
     Row("copied_unmaps_total", "counter", "Unmaps of buffers that were copied", "copied_unmaps"),
-    Row("copied_bytes_total", "counter", "Bytes that were copied, both ways", "copied_bytes"),
-    Row("copy_misses_total", "counter", "Buffers that were mapped for want of room to copy", "copy_misses"),
-    Row("pool_bytes", "gauge", "Memory that copies have now", "pool_bytes"),
+    Row("copied_bytes_total", "counter", "Copied bytes in both directions", "copied_bytes"),
+    Row("copy_misses_total", "counter", "Buffers that were mapped because the bounce pool had no room", "copy_misses"),
+    Row("pool_bytes", "gauge", "Memory of the bounce pool", "pool_bytes"),
 )
 
 
@@ -85,12 +88,12 @@ def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> Non
     path, level = sample.path
     names = ",".join(name for address in sample.devices for name in Device(address).names)
     info = {**labels, "names": names, "policy": sample.policy, "path": path, "level": level, "state": sample.state}
-    to.add("group_info", "gauge", "The group's choice, and the path of its DMA now with its level", info, 1)
-    to.add("attached", "gauge", "1 if DMA goes by the module now", labels, taken)
+    to.add("group_info", "gauge", "Policy of the group, and present path of its DMA with the level", info, 1)
+    to.add("attached", "gauge", "1 if the module serves the group's DMA", labels, taken)
     levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
     # An unknown level of a newer module counts as none.
     number = LEVELS.index(level) if level in LEVELS else 0
-    to.add("protection_level", "gauge", f"What the path of DMA gives now: {levels}", labels, number)
+    to.add("protection_level", "gauge", f"Level of the present path of DMA: {levels}", labels, number)
     for name, kind, text, statistic, label in ROWS:
         for each, value in sample.stats.items():
             if each == statistic:
@@ -101,15 +104,15 @@ def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> Non
 
 def _add_bound(to: Exposition, sample: Sample, longest_ns: int | None, labels: Mapping[str, str]) -> None:
     if longest_ns is not None:
-        text = "The longest time that an unmapped page stayed reachable since the module was loaded"
+        text = "Longest exposure of an unmapped page since the module was loaded"
         to.add("exposure_max_seconds", "gauge", text, labels, longest_ns / 1e9)
     if sample.bound_ns is not None:
-        text = "The bound of that under the policy of now; without a sample where no timer ends it"
+        text = "Bound of the exposure under the present policy; no sample if no timer ends the exposure"
         to.add("exposure_bound_seconds", "gauge", text, labels, sample.bound_ns / 1e9)
 
 
 def _add_exposure(to: Exposition, exposure: Sequence[tuple[int, int]], labels: Mapping[str, str]) -> None:
-    about = ("exposure_seconds", "histogram", "How long unmapped pages stayed reachable; their sum is not counted")
+    about = ("exposure_seconds", "histogram", "Exposure of unmapped pages; the sum is not counted")
     for end in BUCKETS_NS:
         pages = sum(pages for last, pages in exposure if last <= end)
         to.add(*about, {**labels, "le": repr(end / 1e9)}, pages, "_bucket")
@@ -155,13 +158,13 @@ def _groups() -> dict[int, list[Device]]:
 @click.option(
     "--output-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write it there, as a whole; node_exporter wants a name that ends in .prom.",
+    help="File to replace atomically; node_exporter needs a name that ends in .prom.",
 )
 def metrics(output_file: Path | None) -> None:
     """Print the module's statistics in the text format of Prometheus.
 
-    A group of devices has one series, with the labels device and group; its policy and level are labels of
-    xsmmu_group_info. Counters count from the module's load on. Without the module it says xsmmu_module_loaded 0.
+    Each group of devices is a series with the labels device and group; policy and level are labels of
+    xsmmu_group_info. Counters start when the module is loaded. Without the module, xsmmu_module_loaded is 0.
 
     \b
     Examples:
@@ -173,6 +176,6 @@ def metrics(output_file: Path | None) -> None:
         click.echo(made, nl=False)
         return
     if not output_file.parent.is_dir():
-        raise UserError(f"there is no folder {output_file.parent}: make it first", code="no-file")
+        raise UserError(f"folder {output_file.parent} does not exist: create the folder", code="no-file")
     # No link is followed: /var/lib/prometheus does not belong to root, so root could be led to overwrite any file.
     files.replace(output_file, made, follow=False)

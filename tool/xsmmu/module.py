@@ -152,19 +152,15 @@ def folder(device: Device) -> Path:
     if not device.folder.exists():
         raise gone(device)
     if not is_loaded():
-        raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
+        raise UserError("the module xsmmu is not loaded: run modprobe xsmmu", code="no-module")
     if not device.group:
-        raise UserError(
-            f"{device.label} is not behind an IOMMU: xsmmu doctor {device.address} says why", code="no-iommu"
-        )
-    raise UserError(
-        f"the module offers no policy for {device.label}: dmesg | grep xsmmu may say why", code="not-offered"
-    )
+        raise UserError(f"{device.label} is not behind an IOMMU: see xsmmu doctor {device.address}", code="no-iommu")
+    raise UserError(f"the module offers no policy for {device.label}: see dmesg | grep xsmmu", code="not-offered")
 
 
 def gone(device: Device) -> UserError:
     """Error for a device that has disappeared."""
-    return UserError(f"{device.address} has gone: xsmmu status lists what there is", code="device-gone")
+    return UserError(f"{device.address} has disappeared: xsmmu status lists the devices", code="device-gone")
 
 
 def unless_gone(look: Callable[[S], T], at: S) -> T | None:
@@ -320,8 +316,8 @@ def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
             found.setdefault(sample.devices, (device, sample))
     if not found:
         if not is_loaded():
-            raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
-        raise UserError("no device has a policy: choose one with xsmmu set", code="no-policy")
+            raise UserError("the module xsmmu is not loaded: run modprobe xsmmu", code="no-module")
+        raise UserError("no device has a policy: choose a policy with xsmmu set", code="no-policy")
     return dict(found.values())
 
 
@@ -334,8 +330,8 @@ def _whole(device: Device, name: str, word: str) -> int:
     if re.fullmatch(r"-?[0-9]{1,20}", word):
         return int(word)
     raise UserError(
-        f"{device.address}: the module's file {name} has '{machine.shown(word[:40])}' where a number belongs: load the "
-        "module anew (modprobe -r xsmmu && modprobe xsmmu), and report it with dmesg | grep xsmmu"
+        f"{device.address}: the module's file {name} has '{machine.shown(word[:40])}' instead of a number: reload "
+        "the module (modprobe -r xsmmu && modprobe xsmmu), and report the output of dmesg | grep xsmmu"
     )
 
 
@@ -345,13 +341,11 @@ def _read(device: Device, name: str) -> str:
     except FileNotFoundError:
         raise gone(device) from None
     except PermissionError:
-        raise UserError(f"{device.address}: {name} may be read by root only: try sudo", code="no-permission") from None
+        raise UserError(f"{device.address}: only root may read {name}: try sudo", code="no-permission") from None
     except OSError as error:
         if error.errno in (errno.ENODEV, errno.ENXIO):
             raise gone(device) from None
-        raise UserError(
-            f"{device.address}: cannot read {name}: {error.strerror}: the kernel log may say why (dmesg)"
-        ) from None
+        raise UserError(f"{device.address}: cannot read {name}: {error.strerror}: see the kernel log (dmesg)") from None
 
 
 def write(device: Device, name: str, value: str) -> None:
@@ -368,7 +362,7 @@ def write(device: Device, name: str, value: str) -> None:
         if error.errno in (errno.ENODEV, errno.ENXIO):
             raise gone(device) from None
         raise UserError(
-            f"{device.address}: the module refused {name} {value} ({error.strerror}); the kernel log says why (dmesg)",
+            f"{device.address}: the module refused {name} {value} ({error.strerror}): see the kernel log (dmesg)",
             code="busy" if error.errno == errno.EBUSY else "refused",
         ) from None
 

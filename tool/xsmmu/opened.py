@@ -140,7 +140,7 @@ def _consoles() -> Iterator[Number]:
 
 
 def _screens(taken: set[str]) -> Iterator[str]:
-    """Consoles whose device file is on no PCI device: the screen (tty0) and virtio consoles."""
+    """Consoles with a device file on no PCI device: the screen (tty0) and virtio consoles."""
     names = [line.partition(" ")[0] for line in proc.lines("consoles")]
     if "tty0" in names:
         for link in sorted((machine.sysfs() / "class/graphics").glob("fb*")):

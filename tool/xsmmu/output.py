@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds within bounds; refuses `nan`, which passes every comparison."""
+    """A number of seconds within bounds; refuses `nan`, which is neither below nor above a bound."""
 
     name = "number of seconds"
 
@@ -39,7 +39,7 @@ class Seconds(click.FloatRange):
         """Convert an argument."""
         found = float(super().convert(value, param, ctx))
         if math.isnan(found):
-            self.fail(f"{value} is no time", param, ctx)
+            self.fail(f"{value} is no number of seconds", param, ctx)
         return found
 
 
@@ -56,7 +56,13 @@ class Commands(click.Group):
 def option(command: F) -> F:
     """Add option -o to a command."""
     return click.option(
-        "-o", "--output", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="What to print."
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="Output format.",
     )(command)
 
 

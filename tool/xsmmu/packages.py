@@ -68,21 +68,25 @@ def headers() -> str:
     """Command or hint to install headers for the running kernel."""
     release = kernel.release()
     if not release:
-        return "mount /proc, whose sys/kernel/osrelease says for which release they have to be"
+        return "mount /proc, because sys/kernel/osrelease names the release of the needed headers"
     place = root("modules") / release / "build"
     if not has_apt():
         return (
-            f"install this kernel's headers (kernel-devel, linux-headers) from its distribution: {place} leads to them"
+            f"install this kernel's headers (kernel-devel, linux-headers) from its distribution, so that {place} "
+            "leads to them"
         )
     known = _known()
     if known is None:
-        return f"install the headers of {release}, so that {place} leads to them (apt-cache did not say their name)"
+        return f"install the headers of {release}, so that {place} leads to them (apt-cache did not answer)"
     found = next((name for name in _own_headers() if name in known), None)
     if found:
         return f"apt install {found}"
     if _later() and known.issuperset(_later()):
         return f"apt has no headers of {release}: apt install {' '.join(_later())}, and reboot"
-    return f"apt has no headers of {release}: install those that came with this kernel, so that {place} leads to them"
+    return (
+        f"apt has no headers of {release}: install the headers that came with this kernel, so that {place} leads to "
+        "them"
+    )
 
 
 def usual_kernel() -> str | None:

@@ -88,16 +88,16 @@ def _text(file: Path) -> str:
         about = file.stat()
         # Reading a pipe could block forever.
         if not stat.S_ISREG(about.st_mode):
-            raise _no_result(file, "it is no regular file")
+            raise _no_result(file, "not a regular file")
         if about.st_size > MAX_BYTES:
-            raise _no_result(file, f"it has more than {MAX_BYTES >> 20} MiB")
+            raise _no_result(file, f"more than {MAX_BYTES >> 20} MiB")
         return file.read_text()
     except FileNotFoundError:
         raise UserError(
-            f"there is no {file}: name a file that bench, compare, status or doctor has printed", code="no-file"
+            f"{file} does not exist: name an output file of bench, compare, status or doctor", code="no-file"
         ) from None
     except PermissionError:
-        raise UserError(f"{file} may not be read by you: try sudo", code="no-permission") from None
+        raise UserError(f"{file} is not readable for this user: try sudo", code="no-permission") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _no_result(file, str(error)) from None
 
@@ -123,15 +123,15 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     for each in found:
         schema = each.get("schema") if isinstance(each, dict) else None
         if schema not in RESULTS:
-            raise _no_result(file, f"its schema is {schema}" if schema else "it has no schema")
+            raise _no_result(file, f"unknown schema {schema}" if schema else "no schema")
     if not found:
-        raise _no_result(file, "it is empty")
+        raise _no_result(file, "empty file")
     return found
 
 
 def _no_result(file: Path, why: str) -> UserError:
     return UserError(
-        f"{file} is no result ({why}): expected is what bench, compare, status or doctor printed with -o json or jsonl",
+        f"{file} is no result ({why}): name an output file of bench, compare, status or doctor with -o json or jsonl",
         code="bad-value",
     )
 
@@ -150,7 +150,7 @@ def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
     try:
         stream = bundle.open("xb")
     except FileExistsError:
-        raise UserError(f"{bundle} is there already: name another --output-file", code="file-exists") from None
+        raise UserError(f"{bundle} exists already: name another --output-file", code="file-exists") from None
     except OSError as error:
         raise UserError(
             f"cannot write {bundle}: {error.strerror}: name another --output-file", code="cannot-write"
@@ -172,16 +172,18 @@ def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("file", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--bundle", is_flag=True, help="Write it; else only say what would be in it.")
-@click.option("--output-file", type=click.Path(path_type=Path), help="Its name; xsmmu-report-TIME.tar.xz by default.")
+@click.option("--bundle", is_flag=True, help="Write the bundle; without --bundle only its parts are listed.")
+@click.option(
+    "--output-file", type=click.Path(path_type=Path), help="Name of the bundle; by default xsmmu-report-TIME.tar.xz."
+)
 @output.option
 def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form: str) -> None:
-    """Pack results and the machine that they are from into one file, for an issue.
+    """Pack results and a description of the machine into a file for an issue.
 
-    FILE is what bench, compare, status or doctor printed with -o json or jsonl, or a folder of compare. What bench
-    --save has kept, what status and doctor say now, and a description of the machine (kernel, processor, IOMMU,
-    versions) are packed without being named. Host name, serial numbers, MAC and IP addresses and names of homes are
-    taken out. The command that compare ran, and names of interfaces and disks, are not: look before you hand it on.
+    FILE is output of bench, compare, status or doctor with -o json or jsonl, or a folder of compare. The bundle also
+    has the costs of bench --save, the present output of status and doctor, and a description of the machine (kernel,
+    processor, IOMMU, versions). Host name, serial numbers, MAC and IP addresses and names of homes are removed. The
+    command of compare, and names of interfaces and disks, stay: read the bundle before you publish it.
 
     \b
     Examples:
@@ -191,9 +193,12 @@ def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form:
       xsmmu report --bundle --output-file lazy-is-slow.tar.xz bench.json
     """
     if output_file and not bundle:
-        raise UserError("--output-file is for --bundle: add that, or leave it out", code="usage")
+        raise UserError("--output-file needs --bundle: add --bundle, or leave out --output-file", code="usage")
     if output_file and not output_file.name.endswith(".tar.xz"):
-        raise UserError(f"--output-file {output_file}: its name has to end with .tar.xz", code="bad-value")
+        raise UserError(
+            f"--output-file {output_file} does not end with .tar.xz: choose a name that ends with .tar.xz",
+            code="bad-value",
+        )
     scrub = Scrub()
     found = parts(file, scrub)
     target = (output_file or Path(time.strftime("xsmmu-report-%Y-%m-%dT%H-%M-%S.tar.xz"))) if bundle else None
@@ -207,5 +212,5 @@ def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form:
         return
     output.table(["file", "schema", "bytes"], [[part.name, part.schema, f"{len(part.content):,}"] for part in found])
     if taken:
-        click.echo(f"taken out: {', '.join(f'{count} of {kind}' for kind, count in taken.items())}")
-    click.echo(f"bundle: {target}" if target else "nothing is written: add --bundle")
+        click.echo(f"removed: {', '.join(f'{count} of {kind}' for kind, count in taken.items())}")
+    click.echo(f"bundle: {target}" if target else "nothing was written: add --bundle")

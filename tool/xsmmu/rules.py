@@ -102,10 +102,10 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
     match, equals, choice = text.partition("=")
     rule = Rule(match, choice)
     if not equals:
-        raise _wrong("it has no policy: a rule is MATCH=POLICY, as 0000:01:00.0=fused")
+        raise _wrong("the rule has no policy: write MATCH=POLICY, such as 0000:01:00.0=fused")
     if match.endswith(_BLANKS) or re.search(r"\s", choice):
         plain = re.sub(r"\s*([=:,])\s*", r"\1", text)
-        raise _wrong(f"it has a blank beside = , or :, which the module does not take: write {plain}")
+        raise _wrong(f"the module accepts no blanks beside = , or :, so write {plain}")
     if match != "*" and not any(kind.fullmatch(match) for kind in (_ADDRESS, _ID, _CLASS, _DRIVER)):
         raise _wrong(f"'{match}' {_fault(match)}")
     if not re.fullmatch(r"[a-z][a-z0-9]*", rule.policy) or (policies and rule.policy not in policies):
@@ -117,11 +117,11 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
     for word in words:
         name, _, value = word.partition(":")
         if "=" in name:
-            raise _wrong(f"a tunable has a colon before its value here: {word.replace('=', ':', 1)}")
+            raise _wrong(f"'{word}' has no colon before the value: write {word.replace('=', ':', 1)}")
         if name == "tables" and value in module.TABLES:
             continue
         if rule.policy == module.AUTO:
-            raise _wrong(f"auto has no tunables: leave out {word}, or name the policy")
+            raise _wrong(f"auto has no tunables: leave out {word}, or name a policy")
         check_tunable(name, value)
     return rule
 
@@ -129,15 +129,18 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
 def _fault(match: str) -> str:
     """Description of an invalid match, with the correct form."""
     if match.startswith("class:"):
-        return "is no class, which has 2, 4 or 6 hexadecimal digits: class:02, class:0108, class:010802"
+        return "is no class of 2, 4 or 6 hexadecimal digits: write class:02, class:0108 or class:010802"
     if match.startswith("driver:"):
-        return 'is no driver, whose name stands right behind the colon and has none of = ; , # ": driver:igb'
+        return 'is no driver name directly behind the colon without = ; , # ": write driver:igb'
     if re.fullmatch(r"[0-9a-f:]*:[0-9a-f]*\.[0-9a-f.]*(/.*)?", match, re.IGNORECASE):
-        return "is no address, which is [DOMAIN:]BUS:DEVICE.FUNCTION[/VENDOR:DEVICE]: 0000:01:00.0"
+        return "is no address [DOMAIN:]BUS:DEVICE.FUNCTION[/VENDOR:DEVICE]: write 0000:01:00.0"
     if re.fullmatch(r"[0-9a-fx]+:[0-9a-fx]+", match, re.IGNORECASE):
-        return "is no vendor:device, which have 4 hexadecimal digits each: 8086:10d3"
+        return "is no vendor:device of 4 hexadecimal digits each: write 8086:10d3"
     if re.fullmatch(r"[\w.-]+", match):
-        return f"is no match of a rule, which takes no names: xsmmu set {match} POLICY --persist writes its address"
+        return (
+            f"is no match of a rule, because rules take no names: run xsmmu set {match} POLICY --persist to write "
+            "the address"
+        )
     return "is no match of a rule: write an address, class:, vendor:device, driver: or *"
 
 
@@ -151,7 +154,7 @@ def check_tunable(name: str, value: str) -> int:
         raise UserError(f"unknown tunable '{name}': choose from {', '.join(module.TUNABLES)}", code="unknown-name")
     first, last = module.TUNABLES[name]
     if not re.fullmatch(r"[0-9]{1,10}", value) or not first <= int(value) <= last:
-        raise UserError(f"{name} '{value}' is no whole number from {first} to {last}", code="bad-value")
+        raise UserError(f"{name} '{value}' is invalid: choose a whole number from {first} to {last}", code="bad-value")
     return int(value)
 
 
@@ -167,8 +170,8 @@ def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
                 raise UserError(f"{conf()}, line {number}: '{words}': {error.message}", code="bad-rule") from None
     if len(joined(found)) > LENGTH_MAX:
         raise UserError(
-            f"{conf()}: the rules have {len(joined(found))} characters together, and the kernel takes {LENGTH_MAX}: "
-            "make fewer of them, by class: or driver:",
+            f"{conf()}: the rules have {len(joined(found))} characters together, but the kernel accepts "
+            f"{LENGTH_MAX}: write fewer rules, with class: or driver:",
             code="bad-rule",
         )
     return found
@@ -188,7 +191,7 @@ def passed_over(found: Sequence[Rule]) -> list[str]:
     """Notes about rules by address with another device at the address now."""
     reached = [(rule, Device(rule.address)) for rule in found if rule.address]
     return [
-        f"{rule.match}: the device there is {identity(device)} now, so the module passes this rule over"
+        f"{rule.match}: the address has device {identity(device)} now, so the module skips this rule"
         for rule, device in reached
         if device.folder.exists() and rule.is_for_another(device)
     ]

@@ -97,19 +97,19 @@ def instance() -> Iterator[Path]:
     instances = _tracing() / "instances"
     if kernel.lockdown() == "confidentiality":
         raise UserError(
-            "the kernel is locked down (confidentiality), and traces nothing: leave out --sample", code="no-tracing"
+            "the kernel is locked down (confidentiality) and forbids tracing: leave out --sample", code="no-tracing"
         )
     if not instances.is_dir():
-        missing = f"is not there: mount -t tracefs none {_tracing()}"
-        reason = "may be read by root only: try sudo" if os.geteuid() else missing
+        missing = f"does not exist: mount -t tracefs none {_tracing()}"
+        reason = "is readable for root only: try sudo" if os.geteuid() else missing
         raise UserError(f"the kernel's tracing ({instances}) {reason}", code="no-tracing")
     folder = instances / f"xsmmu-{os.getpid()}"
     try:
         _remove_left(instances)
         _make(folder)
     except OSError as error:
-        why = "root only may do that" if error.errno in (errno.EACCES, errno.EPERM) else error.strerror
-        raise UserError(f"cannot make the trace instance {folder}: {why}", code="no-tracing") from None
+        why = "only root may do so: try sudo" if error.errno in (errno.EACCES, errno.EPERM) else error.strerror
+        raise UserError(f"cannot create the trace instance {folder}: {why}", code="no-tracing") from None
     try:
         yield folder
     finally:
@@ -144,7 +144,7 @@ def _events(folder: Path) -> dict[Path, str]:
         if {*found.values()} == {"map", "unmap"}:
             return found
     raise UserError(
-        "this kernel traces neither dma: nor iommu: events: leave out --sample; xsmmu top has what the module serves",
+        "this kernel traces neither dma: nor iommu: events: leave out --sample; xsmmu top shows groups under a policy",
         code="no-tracing",
     )
 
@@ -373,18 +373,23 @@ def show(taken: Taken) -> None:
         ]
         for rate in taken.rates
     ]
-    print(f"\nmaps and unmaps in {taken.seconds:.1f} s (a list of buffers is one, whatever its length):")
+    print(f"\nmaps and unmaps in {taken.seconds:.1f} s (a scatter list counts as one):")
     if rows:
         output.table(columns, rows)
     else:
         print("none")
     sys.stdout.flush()
     if taken.is_sum:
-        print("this kernel traces no devices (Linux 6.12 and later do): the sum of all, by changes of page tables, but")
-        print("without devices that the module serves, whose rates xsmmu top has")
+        print(
+            "this kernel does not trace devices (Linux 6.12 and later do): the sum of all devices, by page-table "
+            "changes,"
+        )
+        print("without devices that the module serves (see xsmmu top)")
     if taken.lost:
-        print(f"{taken.lost:,} events came too fast to be read and are missing: the true rates are higher")
+        print(
+            f"{taken.lost:,} events were lost, because they came faster than the tool reads: the true rates are higher"
+        )
     if taken.calibration:
-        print(f"%: of one CPU, estimated by costs that xsmmu bench measured on {taken.calibration.where}")
+        print(f"%: of a CPU, estimated by costs that xsmmu bench measured on {taken.calibration.where}")
     else:
         print(calibration.HINT)

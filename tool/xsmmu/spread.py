@@ -10,7 +10,7 @@ from typing import Final
 from xsmmu.digits import precise
 
 SOUND: Final = 6
-"""Runs whose range contains the true median with a probability of 95 % (1 - 2 * 0.5^n), for any distribution."""
+"""Number of runs with the true median in their range at 95 % probability (1 - 2 * 0.5^n), for any distribution."""
 OUTLIER: Final = 14.826
 """Threshold in median deviations: ten standard deviations of a normal distribution, as in hyperfine."""
 NOISE: Final = 0.01
@@ -41,7 +41,7 @@ def few(runs: int, option: str) -> Iterator[str]:
     """A warning if there are too few runs."""
     if runs < SOUND:
         yield (
-            f"{runs} run{'' if runs == 1 else 's'} of each: too few to say how far runs lie apart, so that a small "
+            f"{runs} run{'' if runs == 1 else 's'} of each policy: too few to know the spread, so that a small "
             f"difference may be chance: use {option} {SOUND} or more"
         )
 
@@ -61,5 +61,5 @@ def disturbed(name: str, quantity: str, values: Sequence[float], resolution: flo
     found = outliers(values, resolution)
     if found:
         said = ", ".join(f"{precise(values[at])} in round {at + 1}" for at in found)
-        help_ = "use more --warmup" if found == [0] else "run it again on a machine that does nothing else"
+        help_ = "use more --warmup" if found == [0] else "repeat on an idle machine"
         yield f"{name}: outliers of {quantity}: {said}, the median is {precise(statistics.median(values))}: {help_}"

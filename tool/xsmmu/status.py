@@ -101,7 +101,7 @@ def _rules_of_boot() -> list[Rule] | None:
     try:
         return next_boot.read()
     except UserError as error:
-        click.echo(f"the choices of the next boot are not known: {error.message}", err=True)
+        click.echo(f"the choices for the next boot are unknown: {error.message}", err=True)
         return None
 
 
@@ -157,23 +157,23 @@ def notes(found: dict[str, Any]) -> Iterator[str]:
     longest, bound = found["exposure_max_ns"], found["exposure_bound_ns"]
     if exposure.is_late(longest, bound):
         yield (
-            f"{name}: max/bound: since the module was loaded, a page stayed reachable for {duration(longest)}, beyond "
-            f"the bound: xsmmu doctor {found['device']} has likely causes"
+            f"{name}: max/bound: since the module was loaded, a page stayed reachable for {duration(longest)}, "
+            f"beyond the bound: xsmmu doctor {found['device']} lists likely causes"
         )
 
 
 @click.command()
 @click.argument("device", nargs=-1, shell_complete=complete.devices)
-@click.option("--all", "everything", is_flag=True, help="Bridges too, and devices that are behind no IOMMU.")
+@click.option("--all", "everything", is_flag=True, help="Include bridges, and devices behind no IOMMU.")
 @output.option
 def status(device: tuple[str, ...], everything: bool, form: str) -> None:
-    """Show devices behind an IOMMU: whose path their DMA takes, the level that it gives, and what was counted.
+    """Show devices behind an IOMMU with the path of their DMA, the level, and statistics.
 
-    `path` is kernel-strict, kernel-lazy or passthrough while the kernel's own path is in use, else the module's
-    policy, with (auto) behind it if the module chose that. A policy that is chosen and not in use yet stands under
-    `state`. `next boot` has the choice that the rules make, if it is another one than that of now. The counts are of
-    the time since the module was loaded, and stand there while the module serves the group. `max/bound` is the longest
-    time that an unmapped page stayed reachable, beside the bound of the policy; level strict needs none.
+    `path` is kernel-strict, kernel-lazy or passthrough on the kernel's own path, else the policy, with (auto) if the
+    module chose the policy. `state` also shows a policy that is chosen but not in use. `next boot` shows the choice of
+    the rules if the present choice differs. Statistics count from the module's load, and are shown while the module
+    serves the group. `max/bound` is the longest exposure of an unmapped page beside the policy's bound; level strict
+    has no bound.
 
     \b
     Examples:
@@ -186,7 +186,7 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
         output.emit(form, "status", "devices", found, module=module.version() if module.is_loaded() else None)
         return
     if not found:
-        click.echo("no device is behind an IOMMU: xsmmu doctor says why", err=True)
+        click.echo("no device is behind an IOMMU: see xsmmu doctor", err=True)
         return
     output.table(COLUMNS, [cells(each) for each in found])
     groups = {each["group"]: each for each in reversed(found)}
@@ -195,4 +195,4 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
             click.echo(note, err=True)
     taken = [Device(row["device"]) for row in found if row["state"] in module.TAKEN]
     if any(module.unless_gone(module.counts_are_readable, each) is False for each in taken):
-        click.echo("what was counted is for root: sudo xsmmu status", err=True)
+        click.echo("statistics are readable for root only: sudo xsmmu status", err=True)

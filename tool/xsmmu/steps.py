@@ -150,9 +150,9 @@ def _ended(error: BaseException, left: list[str]) -> UserError:
     message = "stopped" if stopped else str(error)
     code = error.code if isinstance(error, UserError) else "stopped" if stopped else "failed"
     if left:
-        message += f"; not put back: {'; '.join(left)}: see xsmmu status"
+        message += f"; not restored: {'; '.join(left)}: see xsmmu status"
         code = "not-put-back"
     else:
-        message += "; everything is as it was before"
+        message += "; everything was restored"
     lines = error.lines if isinstance(error, UserError) else ()
     return UserError(message, lines, code=code, status=130 if stopped else None)

@@ -264,11 +264,11 @@ def _cpu(row: Activity) -> str:
     """Share of a CPU, or the reason why the share is unknown."""
     path = row.last.sample.path[0]
     if not row.calibration:
-        return "no calibration: xsmmu bench DEVICE --save makes one"
+        return "not calibrated: run xsmmu bench DEVICE --save"
     if path not in row.calibration.policies:
-        return f"the calibration lacks {path}: xsmmu bench DEVICE --save measures all policies"
+        return f"not calibrated for {path}: run xsmmu bench DEVICE --save"
     if row.last.sample.state not in module.TAKEN:
-        return f"not known under {path}, whose calls the module does not count"
+        return f"unknown under {path}, because the module does not count calls there"
     return f"{percent(row.cpu_share)} % of one, estimated"
 
 
@@ -374,17 +374,19 @@ def _run(screen: Screen, watching: Watching, console: Console) -> None:
 
 @click.command()
 @click.argument("device", nargs=-1, shell_complete=complete.devices)
-@click.option("--interval", type=output.Seconds(0.1, 3600), default=1.0, show_default=True, help="Seconds.")
+@click.option(
+    "--interval", type=output.Seconds(0.1, 3600), default=1.0, show_default=True, help="Seconds between readings."
+)
 def top(device: tuple[str, ...], interval: float) -> None:
-    """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.
+    """Show live activity: a line for each IOMMU group with a policy, or for the group of each DEVICE.
 
-    Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
-    their flush, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max), and the bound of
-    that; and the part of a CPU that maps and unmaps take, if xsmmu bench --save has calibrated this machine. `at once`
-    is the percentage of pages that were flushed inside their unmap. Narrow terminals show fewer.
+    Columns: maps, unmaps, unmapped pages and invalidation commands per second; commands per page; percentage of pages
+    flushed inside their unmap (at once); pages held until their flush, and mapped pages; exposure of unmapped pages in
+    the last interval (p99, max) and its bound; share of a CPU for maps and unmaps, if xsmmu bench --save has calibrated
+    this machine. Narrow terminals show fewer columns.
 
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
-    with its exposure and the causes of its flushes, Esc goes back, q leaves.
+    with its exposure and the causes of its flushes, Esc goes back, q quits.
 
     \b
     Examples:
@@ -393,7 +395,7 @@ def top(device: tuple[str, ...], interval: float) -> None:
     """
     console = Console(highlight=False)
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or console.is_dumb_terminal:
-        raise UserError("top needs a terminal; for logs and pipes there is xsmmu watch", code="no-terminal")
+        raise UserError("top needs a terminal: for logs and pipes use xsmmu watch", code="no-terminal")
     screen = Screen(interval, bar="█" if console.encoding.lower().startswith("utf") else "#")
     watching = Watching(screen, tuple(machine.find(each) for each in device))
     watching.step()

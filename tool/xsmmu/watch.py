@@ -151,7 +151,7 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
                 if not module.began_anew(first.sample, reading.sample):
                     yield Activity(device, first, reading)
         if not last:
-            raise UserError("no device is left that had a policy: choose one with xsmmu set", code="no-policy")
+            raise UserError("no device has a policy any more: choose a policy with xsmmu set", code="no-policy")
 
 
 @click.command()
@@ -159,13 +159,13 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
 @click.option(
     "--interval", type=output.Seconds(0.01, 86_400), default=10.0, show_default=True, help="Seconds between lines."
 )
-@click.option("--count", type=click.IntRange(1), help="Stop after so many intervals.")
+@click.option("--count", type=click.IntRange(1), help="Number of intervals.")
 @output.option
 def watch(device: tuple[str, ...], interval: float, count: int | None, form: str) -> None:
-    """Print, every interval, a line for each IOMMU group: pages unmapped, invalidations, and exposure beside its bound.
+    """Print a line per interval and IOMMU group: unmapped pages, invalidations, and exposure beside its bound.
 
-    DEVICE is an address, an interface or a disk; all that have a policy if none is named. `at once` is the percentage
-    of pages that were flushed inside their unmap; `EXCEEDED` follows the bound if a page stayed reachable for longer.
+    DEVICE is an address, an interface or a disk; without DEVICE, all groups with a policy are watched. `at once` is the
+    percentage of pages flushed inside their unmap; `EXCEEDED` follows a bound that was exceeded.
 
     \b
     Examples:
@@ -175,7 +175,7 @@ def watch(device: tuple[str, ...], interval: float, count: int | None, form: str
     """
     if form == "json" and count is None:
         raise UserError(
-            "-o json without --count has no end: add --count, or use -o jsonl, which has each line at once",
+            "-o json without --count has no end: add --count, or use -o jsonl, which prints each line at once",
             code="usage",
         )
     found = windows(tuple(machine.find(name) for name in device), interval, count)

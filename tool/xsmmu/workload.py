@@ -34,12 +34,12 @@ def load() -> Step:
 
     def do() -> None:
         if not _is_loaded():
-            _run("modprobe", "is not there, or cannot be loaded: it comes with xsmmu-dkms, built as xsmmu.ko is")
+            _run("modprobe", "is missing or cannot be loaded: install xsmmu-dkms, which builds it with xsmmu.ko")
         version = machine.text(machine.sysfs() / "module" / NAME / "version")
         if version != __version__:
             raise UserError(
-                f"the module {NAME} is of version {version or 'unknown'}, and this tool of {__version__}: install both "
-                f"of one version, then rmmod {NAME}",
+                f"the module {NAME} has version {version or 'unknown'}, but this tool has version {__version__}: "
+                f"install both in the same version, then run rmmod {NAME}",
                 code="module-version",
             )
 
@@ -58,7 +58,7 @@ def _is_loaded() -> bool:
 def _run(program: str, failure: str) -> None:
     found = machine.program(program)
     if not found:
-        raise UserError(f"the module {NAME} {failure}: there is no program {program}", code="no-module")
+        raise UserError(f"the module {NAME} {failure}: program {program} is missing", code="no-module")
     # A session of its own, so that Ctrl-C on the terminal does not interrupt the program.
     done = subprocess.run([found, NAME], capture_output=True, text=True, start_new_session=True, check=False)
     if done.returncode:
@@ -94,7 +94,7 @@ def one_at_a_time(device: Device) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise UserError(f"{device.label}: another bench is at work there: wait for its end", code="busy") from None
+        raise UserError(f"{device.label} is used by another bench: wait for its end", code="busy") from None
     finally:
         os.close(handle)
 
@@ -134,12 +134,12 @@ def run(device: Device, ring: int, size_bytes: int) -> dict[str, Any]:
         if error.errno in (errno.ENODEV, errno.ENXIO, errno.ENOENT):
             raise module.gone(device) from None
         if error.errno == errno.EBUSY:
-            raise UserError("another bench is at work on this machine: wait for its end", code="busy") from None
+            raise UserError("another bench runs on this machine: wait for its end", code="busy") from None
         raise UserError(
-            f"{device.label}: the run failed ({error.strerror}); the kernel log says why (dmesg)", code="run-failed"
+            f"{device.label}: the run failed ({error.strerror}): see the kernel log (dmesg)", code="run-failed"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{file} says what this tool does not understand ({error}): install tool and module of one version",
+            f"{file} has an unknown format ({error}): install tool and module in the same version",
             code="module-version",
         ) from None

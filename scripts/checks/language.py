@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Counts the words of comments and documents that make a reader look back: "what", "who", and pronouns.
 
-Comments of C sources and text of Markdown files count; code, quoted text and licences do not.
+Comments of C sources, comments and docstrings of the tool's Python, and text of Markdown files count; code, quoted text
+and licences do not.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from xsmmu_lab.project import PROJECT
 
-FOLDERS = ("core", "kmod", "include", "sim", "lab", "tests", "drivers", "docs")
+FOLDERS = ("core", "kmod", "include", "tool", "sim", "lab", "tests", "drivers", "docs")
 PARTS = (*FOLDERS, "README.md", "DESIGN.md", "CONTRIBUTING.md")
 WHO = frozenset(("who", "whom", "whose"))
 PRONOUNS = frozenset(
@@ -28,6 +32,7 @@ PRONOUNS_MOST = 60.0
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|/\*(.*?)\*/|//([^\n]*)', re.DOTALL)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _WORD = re.compile(r"[a-z][a-z']*")
+_PYTHON = re.compile(r"tool/.*\.py$")
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,11 @@ class Count:
 
 
 def prose(name: str, text: str) -> str:
-    """The comments of a C source, or the text of a Markdown file."""
+    """The comments of a C source, comments and docstrings of a Python source, or the text of a Markdown file."""
     if name.endswith(".md"):
         return _CODE.sub(" ", text)
+    if name.endswith(".py"):
+        return _CODE.sub(" ", "\n".join((*_docstrings(text), *_python_comments(text))))
     return "\n".join(block or line or "" for block, line in _COMMENT.findall(text))
 
 
@@ -65,13 +72,26 @@ def count(part: str, texts: Iterable[tuple[str, str]]) -> Count:
 def counts(folder: Path = PROJECT) -> list[Count]:
     """Count all parts of a checkout, without patches and results."""
     listed = subprocess.run(["git", "ls-files", *PARTS], cwd=folder, capture_output=True, text=True, check=True)
-    names = [name for name in listed.stdout.splitlines() if name.endswith((".c", ".h", ".md"))]
+    names = [name for name in listed.stdout.splitlines() if name.endswith((".c", ".h", ".md")) or _PYTHON.match(name)]
     found = []
     for part in PARTS:
         mine = [name for name in names if name == part or name.startswith(f"{part}/")]
         if mine:
             found.append(count(part, ((name, (folder / name).read_text()) for name in mine)))
     return found
+
+
+def _docstrings(text: str) -> Iterator[str]:
+    """Docstrings, and strings below the constants and fields that they explain."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def _python_comments(text: str) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 def _without_licence(text: str) -> str:

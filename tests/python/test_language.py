@@ -20,6 +20,25 @@ def test_comments_of_c_count() -> None:
     assert (found.what, found.who, found.pronouns) == (125.0, 125.0, 500.0)
 
 
+PYTHON = '''\
+# SPDX-License-Identifier: GPL-2.0-only
+"""What it does."""
+
+LIMIT = "which one"
+"""Who `asks` for it."""
+
+
+def count() -> str:
+    """These."""
+    return "that"  # and those
+'''
+
+
+def test_comments_and_docstrings_of_python_count() -> None:
+    found = language.count("tool", [("tool/a.py", PYTHON)])
+    assert (found.words, found.what, found.who, found.pronouns) == (9, 111.1, 111.1, 444.4)
+
+
 def test_text_of_markdown_counts_without_its_code() -> None:
     text = "The `what` of it\n\n```\nwho\n```\n"
     found = language.count("docs", [("docs/a.md", text)])

@@ -47,12 +47,12 @@ auto_of_a_nic() {
 
 case_auto_of_a_nic_that_the_kernel_makes_lazy() {
 	auto_of_a_nic DMA-FQ fused held "an Ethernet NIC: its polls flush deferred unmaps" \
-		"; this saves only the command of the unmap"
+		"; each map sends a command in any case, so deferring saves only half of the commands"
 }
 
 case_auto_of_a_nic_that_the_kernel_makes_strict() {
 	auto_of_a_nic DMA strict strict "the kernel's own path is strict (type DMA)" \
-		", and deferring saves only the command of the unmap"
+		"; each map sends a command in any case, so deferring could save only half of the commands"
 }
 
 case_auto_of_a_disk() {

@@ -8,6 +8,7 @@
  * the static functions of the files before it, never of a file behind it. The engine calls the
  * backend through the operations in domain/backend.c.
  */
+#include "domain/sections.c"
 #include "domain/no_domain.c"
 #include "domain/invalidate.c"
 #include "domain/prune.c"

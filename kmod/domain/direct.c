@@ -3,8 +3,6 @@
  * Maps and removals by direct tables (iommu/table.h): the module writes the page-table entries in
  * place. Part of path.c.
  */
-#include <linux/rcupdate.h>
-
 #include "../compat/compat.h"
 #include "../debug.h"
 #include "../log.h"
@@ -233,14 +231,6 @@ static noinline u64 remove_direct(struct xs_backend *backend, u64 iova, u64 page
 		at = stop;
 	}
 	return (at - iova) >> PAGE_SHIFT;
-}
-
-DEFINE_SRCU(xs_backend_srcu);
-
-static void backend_quiesce(void *data)
-{
-	synchronize_rcu();
-	synchronize_srcu(&xs_backend_srcu);
 }
 
 /*

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -28,8 +27,6 @@ from checks import command
 from xsmmu.errors import UserError
 from xsmmu_lab import policies
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.report import plots
-from xsmmu_lab.runs.run import commit
 from xsmmu_lab.setup import build, host, root
 
 CPUS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -39,6 +36,9 @@ POLICIES: Final = policies.names()
 AWARE: Final = policies.waiting()
 """Policies that wait for a batch-aware driver's flush."""
 QUICK_CPUS: Final = (1, 8, 64)
+AGEING_CPUS: Final = 4
+AGEING_ELSEWHERE: Final = 10
+RESULTS: Final = PROJECT / "results"
 
 PARTS: Final = ("core", "sim/scale")
 _FLAGS = (
@@ -91,7 +91,6 @@ class Config:
     elsewhere: int
     life: str
     seed: int = 1
-    slice: int = 1
     warm: int | None = None
     polls: int = _POLLS
 
@@ -100,7 +99,7 @@ class Config:
         warm = _WARM_POLLS[self.life] if self.warm is None else self.warm
         return [
             *("count", "--policy", self.policy, "--cpus", str(self.cpus), "--elsewhere", str(self.elsewhere)),
-            *("--life", self.life, "--seed", str(self.seed), "--slice", str(self.slice)),
+            *("--life", self.life, "--seed", str(self.seed)),
             *("--warm", str(warm), "--polls", str(self.polls)),
             *(["--aware"] if self.aware else []),
         ]
@@ -208,13 +207,13 @@ def counted(program: Path, config: Config, *words: str) -> Count:
 
 
 def matrix(
-    policies: Iterable[str], cpus: Sequence[int], elsewhere: Sequence[int], lives: Iterable[str], seed: int, slice_: int
+    policies: Iterable[str], cpus: Sequence[int], elsewhere: Sequence[int], lives: Iterable[str]
 ) -> list[Config]:
     """All configurations. With one CPU the shares of other CPUs make no difference."""
     found = []
     for life, share, policy in itertools.product(lives, elsewhere, policies):
         for aware in (False, True) if policy in AWARE else (False,):
-            found += [Config(policy, aware, n, share, life, seed, slice_) for n in cpus]
+            found += [Config(policy, aware, n, share, life) for n in cpus]
     return found
 
 
@@ -337,107 +336,15 @@ def sites_table(tools: root.Root, program: Path, count: Count, most: int) -> Tab
     return table
 
 
-# -- pictures --------------------------------------------------------------------------------------
-
-_COLOURS: Final = {
-    "copy": "#5f6b6d",
-    "strict": "#0b62a4",
-    "lazy": "#c43e00",
-    "fands": "#a86400",
-    "xsmmu": "#6a4c93",
-    "fused": "#00785a",
-}
-_OTHERS: Final = ("#8c1d40", "#3d5a00", "#7a5c00")
-
-
-def _colour(policy: str) -> str:
-    """A policy's colour; new policies share a few colours."""
-    return _COLOURS.get(policy) or _OTHERS[POLICIES.index(policy) % len(_OTHERS)]
-
-
-def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
-    """Transfers per page against CPUs, a panel per lifetime and share."""
-    groups = _groups([count for count in counts if not count.error])
-
-    def draw(heading: str) -> Figure:
-        lives = len({count.config.life for count in counts})
-        columns = -(-len(groups) // lives)
-        fig = Figure(figsize=(3.6 * columns, 3.1 * lives), layout="constrained")
-        panels = fig.subplots(lives, columns, sharex=True, sharey=True, squeeze=False)
-        for ax, (title, group) in zip(panels.flat, groups, strict=False):
-            ax.set_title(title.replace(", ", ",\n", 1))
-            ax.set_xscale("log", base=2)
-            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            ax.yaxis.grid(True)
-            for name in dict.fromkeys(count.name for count in group):
-                mine = [count for count in group if count.name == name]
-                dashes = "--" if mine[0].config.aware else "-"
-                xs, ys = [count.config.cpus for count in mine], [count.transfers() for count in mine]
-                ax.plot(xs, ys, dashes, marker="o", ms=3, color=_colour(mine[0].config.policy), label=name)
-        for ax in panels[-1]:
-            ax.set_xlabel("CPUs")
-        for ax in panels[:, 0]:
-            ax.set_ylabel("transfers per page")
-        handles, labels = panels.flat[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=4)
-        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
-        return fig
-
-    words = "; ".join(
-        f"{count.name}, {_cpus(count.config.cpus)}, {count.config.elsewhere} %: {count.transfers():.2f}"
-        for _, group in groups
-        for count in group
-    )
-    return plots.Plot(
-        "transfers",
-        "Transfers of lines between CPUs",
-        "Requests for a line that another CPU's cache had to answer, for each page that was mapped and unmapped.",
-        f"Transfers per page against CPUs. {words}.",
-        _heading(),
-        draw,
-    )
-
-
-def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
-    """Pages taken per live page, and instructions, against maps."""
-
-    def draw(heading: str) -> Figure:
-        fig = Figure(figsize=(7.2, 3.2), layout="constrained")
-        left, right = fig.subplots(1, 2, sharex=True)
-        for name in dict.fromkeys((line["policy"], line["aware"]) for line in lines):
-            mine = [line for line in lines if (line["policy"], line["aware"]) == name]
-            style: dict[str, Any] = {"marker": "o", "ms": 3, "color": _colour(name[0]), "label": name[0]}
-            maps = [line["maps"] for line in mine]
-            left.plot(maps, [line["taken_pages"] / line["live_pages"] for line in mine], **style)
-            right.plot(maps, [instructions(line)[1] for line in mine], **style)
-        for ax, title in ((left, "IOVA pages taken for each live one"), (right, "instructions per page, map + unmap")):
-            ax.set_title(title)
-            ax.set_xscale("log")
-            ax.set_ylim(bottom=0)
-            ax.set_xlabel("maps")
-            ax.yaxis.grid(True)
-        left.legend()
-        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
-        return fig
-
-    title = "What a long life does to the IOVA space"
-    return plots.Plot("ageing", title, title, title, _heading(), draw)
-
-
-def _heading() -> str:
-    return f"Commit {commit()[:12]}"
-
-
 # -- results ---------------------------------------------------------------------------------------
 
 
-def keep(parent: Path, name: str, result: dict[str, Any], picture: plots.Plot) -> Path:
+def keep(parent: Path, name: str, result: dict[str, Any]) -> Path:
     """Write results/<name>-<UTC time>/ atomically."""
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     folder = parent / f".{name}-{time}-{os.getpid()}"
     folder.mkdir(parents=True)
     (folder / f"{name}.json").write_text(json.dumps({"time": time, **result}, indent=1) + "\n")
-    (folder / f"{picture.name}.png").write_bytes(picture.png())
     target = parent / f"{name}-{time}"
     folder.rename(target)
     return target
@@ -507,9 +414,6 @@ def broken_claims(counts: Iterable[Count], claims: Iterable[Claim] = CLAIMS) -> 
 _policies = click.option(
     "--policies", type=command.some_of(POLICIES), metavar="NAMES", help=f"Of {' '.join(POLICIES)}."
 )
-_seed = click.option("--seed", type=command.whole(0, 2**53), metavar="N", default=1)
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, keep nothing.")
-_results = click.option("--results", type=click.Path(path_type=Path), default=PROJECT / "results")
 
 
 def _console() -> Console:
@@ -529,45 +433,14 @@ def scale() -> None:
 @click.option(
     "--cpus", type=command.ascending(1, CPUS[-1]), metavar="N,N", help=f"Default: {' '.join(map(str, CPUS))}."
 )
-@click.option(
-    "--elsewhere",
-    type=command.ascending(0, 100),
-    metavar="N,N",
-    default=",".join(map(str, ELSEWHERE)),
-    help="Percentages of pages.",
-)
-@click.option("--life", type=command.some_of(LIVES), metavar="NAMES", help=f"Of {' '.join(LIVES)}.")
-@click.option(
-    "--slice",
-    "pages",
-    type=command.whole(1, 1000),
-    metavar="N",
-    default=1,
-    help="A turn of a CPU is of 1 to this many pages.",
-)
 @click.option("--sites", type=command.whole(0, 1000), metavar="N", default=0, help="Print so many causes of transfers.")
 @click.option("--quick", is_flag=True, help="Fewer CPUs, and short lifetimes only.")
 @_policies
-@_seed
-@_json
-@_results
-def run_count(
-    cpus: list[int] | None,
-    elsewhere: list[int],
-    life: list[str] | None,
-    pages: int,
-    sites: int,
-    quick: bool,
-    policies: list[str] | None,
-    seed: int,
-    as_json: bool,
-    results: Path,
-) -> int:
+def run_count(cpus: list[int] | None, sites: int, quick: bool, policies: list[str] | None) -> int:
     """Transfers of lines, locks, flushes and commands."""
     program, console = compiled(_tools()), _console()
     cpus = cpus or list(QUICK_CPUS if quick else CPUS)
-    lives = life or list(LIVES[:1] if quick else LIVES)
-    configs = matrix(policies or POLICIES, cpus, elsewhere, lives, seed, pages)
+    configs = matrix(policies or POLICIES, cpus, ELSEWHERE, LIVES[:1] if quick else LIVES)
     counts = []
     with Console(stderr=True).status("counting") as status:
         for done, config in enumerate(configs):
@@ -575,20 +448,17 @@ def run_count(
             counts.append(counted(program, config, *(["--sites"] if sites else [])))
     broken = broken_claims(counts)
     result = {"counts": [count.row() for count in counts], "broken_claims": broken}
-    if as_json:
-        print(json.dumps(result, indent=1))
-        return 0
     for title, group in _groups(counts):
         console.print(transfers_table(title, group))
     for title, group in _groups(counts):
         for n in [n for n in QUICK_CPUS if n in cpus] or cpus:
             # With one CPU there is no other: once is enough.
-            if n > 1 or group[0].config.elsewhere == elsewhere[0]:
+            if n > 1 or group[0].config.elsewhere == ELSEWHERE[0]:
                 console.print(details_table(title, group, n))
     for count in counts:
         if sites and not count.error and count.config.cpus == max(cpus):
             console.print(sites_table(_tools(), program, count, sites))
-    console.print(f"results: {keep(results, 'scale', result, transfers_plot(counts))}")
+    console.print(f"results: {keep(RESULTS, 'scale', result)}")
     for text in broken:
         console.print(f"not kept: {text}")
     return 1 if broken else 0
@@ -603,47 +473,19 @@ def run_count(
     show_default=True,
     help="Numbers of maps at which to count.",
 )
-@click.option("--cpus", type=command.whole(1, CPUS[-1]), metavar="N", default=4)
-@click.option("--elsewhere", type=command.whole(0, 100), metavar="N", default=10, help="Percentage of pages.")
-@click.option(
-    "--window",
-    type=command.whole(1, 1000),
-    metavar="N",
-    default=16,
-    help="Polls of each CPU whose instructions are counted.",
-)
-@click.option("--one-page", is_flag=True, help="Mappings of one page only.")
 @_policies
-@_seed
-@_json
-@_results
-def run_ageing(
-    maps: list[int],
-    cpus: int,
-    elsewhere: int,
-    window: int,
-    one_page: bool,
-    policies: list[str] | None,
-    seed: int,
-    as_json: bool,
-    results: Path,
-) -> int:
+def run_ageing(maps: list[int], policies: list[str] | None) -> int:
     """The effects of a long life on IOVAs and instructions."""
     program, console = compiled(_tools(), hooked=False), _console()
     lines: list[dict[str, Any]] = []
     with Console(stderr=True).status("ageing") as status:
         for policy in policies or AWARE:
             status.update(f"ageing: {policy}")
-            words = ["ageing", "--policy", policy, "--cpus", str(cpus), "--seed", str(seed)]
-            words += ["--elsewhere", str(elsewhere), "--window", str(window)]
+            words = ["ageing", "--policy", policy, "--cpus", str(AGEING_CPUS), "--elsewhere", str(AGEING_ELSEWHERE)]
             words += ["--maps", ",".join(str(n) for n in maps)]
-            words += ["--one-page"] if one_page else []
             lines += run(program, *words)
-    if as_json:
-        print(json.dumps({"ageing": lines}, indent=1))
-        return 0
     console.print(ageing_table(lines))
-    console.print(f"results: {keep(results, 'ageing', {'ageing': lines}, ageing_plot(lines))}")
+    console.print(f"results: {keep(RESULTS, 'ageing', {'ageing': lines})}")
     return 0
 
 

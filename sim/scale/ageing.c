@@ -9,6 +9,9 @@
 #include "step.h"
 #include "tally.h"
 
+/* Polls of each CPU whose instructions are counted. */
+#define WINDOW	16
+
 static void finish_polls(u32 polls)
 {
 	u64 until = traffic_count.polls + polls;
@@ -26,7 +29,7 @@ static void tell_instructions(const struct run_options *options)
 	finish_polls(1);
 	before = traffic_count;
 	traffic_stepping = true;
-	finish_polls(options->traffic.cpus * options->window);
+	finish_polls(options->traffic.cpus * WINDOW);
 	traffic_stepping = false;
 	run_tell_open("window");
 	run_tell("instructions", step_counted() - counted);
@@ -44,14 +47,10 @@ static void tell_checkpoint(const struct run_options *options, struct xs_engine 
 
 	run_tell_traffic(&options->traffic);
 	run_tell("maps", traffic_count.maps);
-	run_tell("mapped_pages", traffic_count.mapped_pages);
-	run_tell("mappings", spread.mappings);
 	run_tell("live_pages", spread.live_pages);
 	run_tell("taken_pages", iova.taken_pages);
 	run_tell("given_pages", iova.given_pages);
-	run_tell("blocks", spread.blocks);
 	run_tell("tables", spread.tables);
-	run_tell("last_page", spread.last_page);
 	run_tell("memory_bytes", arena_used());
 	tell_instructions(options);
 	run_tell_line();

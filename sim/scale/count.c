@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Transfers, locks, flushes and commands under traffic. */
-#include "arena.h"
 #include "hooks.h"
 #include "allocator.h"
 #include "run.h"
@@ -31,7 +30,6 @@ static void tell_locks(const char *key, const struct tally_locks *locks)
 	run_tell("taken", locks->taken);
 	run_tell("fetched", locks->fetched);
 	run_tell("waits", locks->waits);
-	run_tell("wait_ns", locks->wait_ns);
 	run_tell_close();
 }
 
@@ -41,7 +39,6 @@ static void tell_flushes(const struct xs_stats *before, const struct xs_stats *a
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
 		run_tell(xs_flush_name(i), after->flushes[i] - before->flushes[i]);
 	run_tell_close();
-	run_tell("flushed_pages", after->flushed_pages - before->flushed_pages);
 	run_tell("immediate_pages", after->counts.immediate_pages - before->counts.immediate_pages);
 }
 
@@ -52,11 +49,7 @@ static void tell_traffic(void)
 	run_tell("unmaps", traffic_count.unmaps);
 	run_tell("completed", traffic_count.completed);
 	run_tell("handed", traffic_count.handed);
-	run_tell("expired", traffic_count.expired);
-	run_tell("trims", traffic_count.trims);
 	run_tell("accesses", tally.accesses);
-	run_tell("not_counted", tally.stack);
-	run_tell("removes", tally.removes);
 	run_tell("commands_page", tally.commands_page);
 	run_tell("commands_domain", tally.commands_domain);
 }
@@ -72,11 +65,7 @@ static void tell_spread(struct xs_engine *engine)
 	run_tell_open("iova");
 	run_tell("live_pages", spread.live_pages);
 	run_tell("blocks", spread.blocks);
-	run_tell("tables", spread.tables);
-	run_tell("last_page", spread.last_page);
 	run_tell("taken_pages", iova.taken_pages);
-	run_tell("given_pages", iova.given_pages);
-	run_tell("memory_bytes", arena_used());
 	run_tell_close();
 }
 

@@ -33,7 +33,6 @@ static bool is_counted(u64 address, bool writes)
 		tally.accesses++;
 		return true;
 	}
-	tally.stack++;
 	if (writes && (address < here || address > hooks_stack_top))
 		scale_fail("the engine writes memory whose line is not known");
 	return false;

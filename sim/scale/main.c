@@ -21,9 +21,9 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: xsmmu-scale count|ageing --policy NAME [--cpus N] [--elsewhere PERCENT] [--aware]\n"
-		"         [--life short|mixed|aged] [--slice N] [--seed N] [--end IOVA]\n"
+		"         [--life short|mixed|aged] [--seed N] [--end IOVA]\n"
 		"         count: [--warm POLLS] [--polls POLLS] [--sites]\n"
-		"         ageing: [--maps N,N...] [--window POLLS] [--one-page]\n"
+		"         ageing: [--maps N,N...]\n"
 		"       xsmmu-scale stretch --policy NAME [--cpus N]\n"
 		"       xsmmu-scale lines ACCESS...\n");
 	return 2;
@@ -64,8 +64,6 @@ static bool parse_number(struct run_options *options, const char *word, const ch
 		traffic->cpus = (u32)strtoul(value, &end, 0);
 	else if (!strcmp(word, "--elsewhere"))
 		traffic->elsewhere = (u32)strtoul(value, &end, 0);
-	else if (!strcmp(word, "--slice"))
-		traffic->slice = (u32)strtoul(value, &end, 0);
 	else if (!strcmp(word, "--seed"))
 		traffic->seed = strtoull(value, &end, 0);
 	else if (!strcmp(word, "--end"))
@@ -74,8 +72,6 @@ static bool parse_number(struct run_options *options, const char *word, const ch
 		options->warm_polls = (u32)strtoul(value, &end, 0);
 	else if (!strcmp(word, "--polls"))
 		options->polls = (u32)strtoul(value, &end, 0);
-	else if (!strcmp(word, "--window"))
-		options->window = (u32)strtoul(value, &end, 0);
 	return end && end != value && !*end;
 }
 
@@ -99,26 +95,23 @@ static bool parse(struct run_options *options, int count, char **words)
 			options->traffic.aware = true;
 		else if (!strcmp(words[i], "--sites"))
 			options->sites = true;
-		else if (!strcmp(words[i], "--one-page"))
-			options->traffic.sizes = false;
 		else if (i + 1 == count || !parse_value(options, words[i], words[i + 1]))
 			return false;
 		else
 			i++;
 	}
-	return options->traffic.policy && options->traffic.slice && options->traffic.cpus &&
+	return options->traffic.policy && options->traffic.cpus &&
 	       options->traffic.cpus <= SCALE_CPUS && options->traffic.elsewhere <= 100;
 }
 
 int main(int count, char **words)
 {
 	struct run_options options = {
-		.traffic = { .cpus = 1, .slice = 1, .seed = 1, .end = IOVA_END },
+		.traffic = { .cpus = 1, .seed = 1, .end = IOVA_END },
 		.warm_polls = 20,
 		.polls = 20,
 		.maps = { 1000000 },
 		.checkpoints = 1,
-		.window = 16,
 	};
 	bool ageing = count > 1 && !strcmp(words[1], "ageing");
 	bool stretch = count > 1 && !strcmp(words[1], "stretch");

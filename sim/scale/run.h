@@ -9,7 +9,6 @@
  * struct run_options - options of a run
  * @warm_polls, @polls: polls of each CPU before and during counting
  * @maps:	numbers of maps at which the ageing run reports
- * @window:	polls of each CPU in which a report counts instructions
  * @sites:	print the instructions that caused transfers
  */
 struct run_options {
@@ -18,7 +17,6 @@ struct run_options {
 	u32 polls;
 	u64 maps[16];
 	u32 checkpoints;
-	u32 window;
 	bool sites;
 };
 

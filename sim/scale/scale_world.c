@@ -47,7 +47,6 @@ static int world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	(void)world;
 	gather->pages += pages;
-	tally.removes++;
 	if (tally_on)
 		touch_entries(iova >> XS_PAGE_LG2, pages);
 	return 0;

@@ -53,7 +53,5 @@ struct spread spread_now(void)
 		spread.tables += groups(&ranges[i], 9, until);
 		until = ranges[i].page + ranges[i].pages;
 	}
-	spread.mappings = count;
-	spread.last_page = until ? until - 1 : 0;
 	return spread;
 }

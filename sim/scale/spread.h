@@ -9,14 +9,11 @@
  * @live_pages:	mapped pages
  * @blocks:	naturally aligned groups of 64 pages with a mapped page
  * @tables:	page-table pages, groups of 512, with a mapped page
- * @last_page:	the highest mapped page
  */
 struct spread {
 	u64 live_pages;
-	u64 mappings;
 	u64 blocks;
 	u64 tables;
-	u64 last_page;
 };
 
 /* Compute the spread of the traffic's mappings; fails if two mappings share an IOVA. */

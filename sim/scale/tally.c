@@ -111,7 +111,6 @@ void tally_lock(struct tally_locks *locks, u64 address, bool fetched)
 	locks->taken++;
 	locks->fetched += fetched;
 	locks->waits += tally_now() != start;
-	locks->wait_ns += tally_now() - start;
 	holds->at[holds->next] = (struct hold) { tally_now(), 0, scale_cpu };
 }
 

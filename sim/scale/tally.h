@@ -29,19 +29,15 @@ struct tally_locks {
 	u64 taken;
 	u64 fetched;
 	u64 waits;
-	u64 wait_ns;
 };
 
 /*
  * struct tally - counts since tally_start()
  * @accesses:	of the engine to the engine's own memory
- * @stack:	accesses of the engine to other memory; counted nowhere else
  */
 struct tally {
 	u64 events[LINE_CLASSES][LINE_EVENTS];
 	u64 accesses;
-	u64 stack;
-	u64 removes;
 	u64 flushes;		/* invalidations, of any number of commands */
 	u64 commands_page;
 	u64 commands_domain;

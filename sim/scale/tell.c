@@ -50,7 +50,5 @@ void run_tell_traffic(const struct traffic_config *traffic)
 	run_tell("cpus", traffic->cpus);
 	run_tell("elsewhere", traffic->elsewhere);
 	run_tell_text("life", traffic_life_name(traffic->life));
-	run_tell("sizes", traffic->sizes);
-	run_tell("slice", traffic->slice);
 	run_tell("seed", traffic->seed);
 }

@@ -185,7 +185,6 @@ static void check_timer(void)
 	if (!world->deadline_ns || world->deadline_ns > tally_now())
 		return;
 	world->deadline_ns = 0;
-	traffic_count.expired++;
 	CALL(world->deadline_ns = xs_engine_expire(engine, scale_cpu));
 }
 
@@ -195,19 +194,15 @@ static void check_trim(void)
 	if (!world_trim_wanted)
 		return;
 	world_trim_wanted = false;
-	traffic_count.trims++;
 	CALL(xs_engine_trim(engine));
 }
 
 void traffic_turn(void)
 {
-	u32 todo = traffic.slice > 1 ? 1 + draw(traffic.slice) : 1;
-
 	scale_cpu = tally_next_cpu(traffic.cpus);
 	check_timer();
 	check_trim();
-	while (todo--)
-		do_one(&cpus[scale_cpu]);
+	do_one(&cpus[scale_cpu]);
 }
 
 struct xs_engine *traffic_begin(const struct traffic_config *config)

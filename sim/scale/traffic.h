@@ -7,7 +7,7 @@
  * The poll then unmaps parked buffers that are due and buffers handed over by other CPUs,
  * flushes, and maps as many buffers as were taken.
  *
- * CPUs take turns of a few buffers; the CPU with the least time is next.
+ * CPUs take turns of one buffer; the CPU with the least time is next.
  */
 #ifndef SCALE_TRAFFIC_H
 #define SCALE_TRAFFIC_H
@@ -30,7 +30,6 @@ enum traffic_life {
  * @elsewhere:	percentage of buffers that another CPU unmaps
  * @aware:	the driver is batch-aware
  * @sizes:	one mapping in 16 has 2 to 64 pages, all others one page
- * @slice:	a turn has 1 to this many buffers
  * @end:	end of the IOVA space
  */
 struct traffic_config {
@@ -40,7 +39,6 @@ struct traffic_config {
 	bool aware;
 	bool sizes;
 	enum traffic_life life;
-	u32 slice;
 	u64 seed;
 	u64 end;
 };
@@ -53,8 +51,6 @@ struct traffic_count {
 	u64 polls;
 	u64 completed;		/* buffers completed by device and driver */
 	u64 handed;		/* completed buffers that another CPU unmaps */
-	u64 expired;		/* timers that fired */
-	u64 trims;		/* of the space */
 };
 
 extern struct traffic_count traffic_count;

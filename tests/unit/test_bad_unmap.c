@@ -216,7 +216,7 @@ static void check_wrong(struct world *world)
 
 		for (u32 j = 0; j < steps; j++)
 			for (u32 k = 0; k < steps && !test_failed(); k++) {
-				u32 at = mapped < 8 ? j : test_below(&random, mapped);
+				u32 at = mapped < 8 || !j ? j : test_below(&random, mapped);
 				u32 rest = mapped - at;
 				u32 pages = mapped < 8 ? k + 1 :
 					    1 + test_below(&random, rest);

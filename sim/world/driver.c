@@ -690,7 +690,7 @@ static void call_tear(const struct sim_mapping *mapping, u32 at, u32 pages)
 /* Unmap some or some more of the mapping's pages. Returns true if the mapping is gone. */
 static bool tear(struct sim_mapping *mapping)
 {
-	u32 at = sim_draw(mapping->pages);
+	u32 at = sim_draw(2) ? sim_draw(mapping->pages) : 0;
 	u32 pages = 1 + sim_draw(mapping->pages - at);
 	u32 page = sim_page_of(mapping->iova);
 	bool all;

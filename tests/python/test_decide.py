@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Decisions of the module (kmod/policy) in userspace, under sanitizers and against planted bugs."""
+"""Decisions (kmod/policy) and choices (kmod/attach/choice.c) in userspace, with sanitizers and planted bugs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def outcome(tools: root.Root, source_dir: Path = PROJECT) -> tuple[int, str]:
-    flags = (*FLAGS, *SANITIZERS)
-    program = build.userspace(tools, "decide", ["tests/policy/test_decide.c"], flags, source_dir, PARTS)
-    return build.run_userspace(program, timeout=60)
+def outcome(tools: root.Root, program: str, *more: str, source_dir: Path = PROJECT) -> tuple[int, str]:
+    flags = (*FLAGS, *SANITIZERS, *more)
+    built = build.userspace(tools, program, [f"tests/policy/test_{program}.c"], flags, source_dir, PARTS)
+    return build.run_userspace(built, timeout=60)
 
 
-def test_decisions(tools: root.Root) -> None:
-    status, output = outcome(tools)
+@pytest.mark.parametrize("program", ["decide", "choice"])
+def test_decisions(tools: root.Root, program: str) -> None:
+    status, output = outcome(tools, program)
     assert status == 0, output
 
 
 @pytest.mark.planted
 @pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(tools: root.Root, mutant: Mutant) -> None:
+    [program] = mutant.programs or ("decide",)
     with MUTANTS.planted(mutant) as source_dir:
-        status, output = outcome(tools, source_dir)
+        status, output = outcome(tools, program, "-Wno-error", source_dir=source_dir)
     assert status != 0, output

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Memory, and the log of a device. */
+/* Memory. */
 #ifndef TEST_LINUX_SLAB_H
 #define TEST_LINUX_SLAB_H
 
@@ -7,8 +7,5 @@
 
 #define kzalloc(bytes, flags)	calloc(1, bytes)
 #define kfree(memory)		free(memory)
-
-__attribute__((format(printf, 2, 3)))
-void dev_warn(const int *dev, const char *format, ...);
 
 #endif

@@ -280,6 +280,16 @@ void xs_group_log_auto(struct xs_group *group)
 	}
 }
 
+static bool has_driver(const struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!xdev->is_removed && xs_device_has_driver(xdev))
+			return true;
+	return false;
+}
+
 bool xs_group_assign(struct xs_group *group,
 		     const struct xs_assignment *assignment)
 {
@@ -289,7 +299,9 @@ bool xs_group_assign(struct xs_group *group,
 	group->assignment = *assignment;
 	if (xs_assignment_equals(assignment, &before))
 		return false;
-	group->attachment.failure = NULL;
+	/* The failed attach of a bound driver lasts until the next bind. */
+	if (!has_driver(group))
+		group->attachment.failure = NULL;
 	if (!assignment->policy)
 		return true;
 	if (assignment->direct != before.direct)

@@ -169,7 +169,14 @@ case_group_without_translation() {
 	nic_start $E1000E
 	ping_peer $E1000E 5
 	expect_equal "maps" "$(stat_of $E1000E maps)" "$maps"
+	# A change of the policy attaches nothing under the driver.
+	for choice in max_window_us=777 policy=strict; do
+		accepted $E1000E ${choice%=*} ${choice#*=}
+		expect_equal "the state after $choice" "$(get $E1000E state)" failed
+	done
 	unbind $E1000E
+	accepted $E1000E policy fused
+	expect_equal "the state without the driver" "$(get $E1000E state)" idle
 	set_group_type $E1000E DMA-FQ
 	log_mark
 	bind $E1000E

@@ -435,6 +435,7 @@ static void remove(struct kobject *kobj)
 
 int xs_sysfs_add(struct xs_device *xdev)
 {
+	lockdep_assert_held(&xs_mutex);
 	xdev->kobj = add(xdev, &device_type, &xdev->dev->kobj, "xsmmu");
 	if (!xdev->kobj)
 		return -ENOMEM;
@@ -449,6 +450,7 @@ int xs_sysfs_add(struct xs_device *xdev)
 
 void xs_sysfs_remove(struct xs_device *xdev)
 {
+	lockdep_assert_held(&xs_mutex);
 	if (!xdev->kobj)
 		return;
 	remove(xdev->stats);

@@ -210,6 +210,7 @@ static void engine_stop(struct xs_group *group)
  */
 bool xs_group_cannot_copy(const struct xs_group *group)
 {
+	lockdep_assert_held(&xs_mutex);
 	return xs_group_is_attached(group) &&
 	       !xs_instance_copies(&group->attachment.instance->ops);
 }
@@ -218,6 +219,7 @@ struct xs_tuning xs_group_tuning(const struct xs_group *group)
 {
 	struct xs_tuning tuning = group->assignment.tuning;
 
+	lockdep_assert_held(&xs_mutex);
 	tuning.batch_aware = group->attachment.is_aware;
 	/*
 	 * A rule, or an earlier choice for a device that has joined late, may have set copy_bytes.
@@ -315,6 +317,7 @@ void xs_group_fall_back(struct xs_group *group)
 {
 	struct xs_assignment strict = group->assignment;
 
+	lockdep_assert_held(&xs_mutex);
 	strict.policy = xs_policy_find("strict");
 	strict.line = NULL;
 	strict.tuning = xs_tuning_default(strict.policy);
@@ -670,6 +673,7 @@ static bool is_orphaned(const struct xs_group *group)
 
 void xs_group_end_orphan(struct xs_group *group, struct device *locked)
 {
+	lockdep_assert_held(&xs_mutex);
 	if (is_orphaned(group))
 		detach(group, locked);
 }

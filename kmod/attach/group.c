@@ -19,6 +19,7 @@ struct xs_device *xs_group_device(const struct xs_group *group,
 {
 	struct xs_device *xdev;
 
+	lockdep_assert_held(&xs_mutex);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (xdev->dev == dev && !xdev->is_removed)
 			return xdev;
@@ -60,6 +61,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 
 void xs_device_free(struct xs_device *xdev)
 {
+	lockdep_assert_held(&xs_mutex);
 	list_del(&xdev->list);
 	kfree(xdev);
 }
@@ -68,6 +70,7 @@ void xs_group_clean(struct xs_group *group)
 {
 	struct xs_device *xdev, *next;
 
+	lockdep_assert_held(&xs_mutex);
 	list_for_each_entry_safe(xdev, next, &group->devices, list)
 		if (xdev->is_removed)
 			xs_device_free(xdev);
@@ -129,6 +132,7 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
 {
 	struct xs_device *other;
 
+	lockdep_assert_held(&xs_mutex);
 	list_for_each_entry(other, &xdev->group->devices, list) {
 		other->on_kernel_path &= xs_device_has_driver(other);
 		if (other != xdev && !other->is_removed && other->on_kernel_path)
@@ -142,6 +146,7 @@ bool xs_device_has_driver(const struct xs_device *xdev)
 	struct device_driver *driver;
 	bool has;
 
+	lockdep_assert_held(&xs_mutex);
 	/* The driver may be unbound, and its module unloaded, without xs_mutex. */
 	rcu_read_lock();
 	driver = READ_ONCE(xdev->dev->driver);
@@ -196,6 +201,7 @@ const char *xs_device_refusal(const struct xs_device *xdev)
 {
 	const struct pci_dev *pdev = to_pci_dev(xdev->dev);
 
+	lockdep_assert_held(&xs_mutex);
 	if (xdev->seen.untried)
 		return xdev->seen.untried;
 	if (xdev->seen.unserved)
@@ -216,6 +222,7 @@ struct xs_device *xs_group_refusal(const struct xs_group *group,
 {
 	struct xs_device *xdev;
 
+	lockdep_assert_held(&xs_mutex);
 	if (xs_group_is_attached(group))
 		return NULL;
 	list_for_each_entry(xdev, &group->devices, list) {

@@ -130,6 +130,7 @@ int xs_regions_reserve(struct xs_group *group)
 	LIST_HEAD(regions);
 	int error;
 
+	lockdep_assert_held(&xs_mutex);
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
 	if (!error)
 		error = each_reserved(group, &regions, reserve,
@@ -197,6 +198,7 @@ const char *xs_regions_check(struct xs_group *group,
 	const char *failure = NULL;
 	LIST_HEAD(regions);
 
+	lockdep_assert_held(&xs_mutex);
 	if (group->stale.is_clean)
 		return NULL;
 	group->stale.msi_page_count = 0;

@@ -48,6 +48,7 @@ static bool is_stuck(const struct xs_group *group)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
+	lockdep_assert_held(&xs_mutex);
 	if (!group->attachment.drivers ||
 	    xs_backend_has_no_domain(&group->backend) || is_stuck(group))
 		return XS_LEVEL_NONE;
@@ -57,6 +58,7 @@ enum xs_level xs_group_level(const struct xs_group *group)
 
 const char *xs_group_state(struct xs_group *group)
 {
+	lockdep_assert_held(&xs_mutex);
 	if (!group->assignment.policy)
 		return "off";
 	if (is_stuck(group))

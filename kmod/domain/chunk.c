@@ -81,6 +81,7 @@ static void *chunk_add(void *data, u64 iova, u32 direction, bool *not_undone)
 	struct page *page;
 	int error;
 
+	lockdep_assert_held(&backend->work_lock);
 	if (READ_ONCE(backend->maps_fail) || xs_fails())
 		return NULL;
 	page = alloc_pages_node(backend->node, GFP_KERNEL | __GFP_ZERO |
@@ -112,6 +113,7 @@ static bool chunks_unmap(struct xs_backend *backend)
 	struct xs_chunk **chunks = backend->engine.pool.chunks;
 	bool unmapped = true;
 
+	lockdep_assert_held(&backend->work_lock);
 	for (u32 i = 0; chunks && i < XS_CHUNKS_MAX; i++)
 		if (chunks[i])
 			unmapped &= unmap_chunk(backend, chunks[i]->iova);
@@ -134,6 +136,7 @@ static int chunks_map(struct xs_backend *backend)
 	int error = 0;
 	u32 i;
 
+	lockdep_assert_held(&backend->work_lock);
 	for (i = 0; chunks && i < XS_CHUNKS_MAX && !error; i++)
 		if (chunks[i])
 			error = map_chunk(backend, chunks[i]->iova,

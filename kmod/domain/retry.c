@@ -51,6 +51,7 @@ static bool remove_live_again(struct xs_backend *backend)
 	u64 iova = 0;
 	u32 pages;
 
+	lockdep_assert_held(&backend->work_lock);
 	backend_gather_init(&gather);
 	while (xs_engine_next_mapping(&backend->engine, &iova, &pages)) {
 		if (backend_remove_again(backend, &gather, iova, pages))

@@ -50,6 +50,7 @@ static void forget_iommu(struct xs_backend *backend)
  */
 static void move(struct xs_backend *backend, struct iommu_domain *domain)
 {
+	lockdep_assert_held(&backend->work_lock);
 	forget_iommu(backend);
 	WRITE_ONCE(backend->domain.left, backend->domain.now);
 	/*

@@ -365,6 +365,11 @@ def decline(made: Machine) -> None:
     made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/declined", f"{IGB}: {DECLINED}")
 
 
+def decline_strict(made: Machine) -> None:
+    decline(made)
+    group_type(made, "DMA")
+
+
 def external(made: Machine) -> None:
     """A device behind an external port, and a module that does not show declined devices."""
     made.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable")
@@ -576,11 +581,12 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "leave the group to the kernel's own path",
     ),
     "declined": (
-        decline,
+        decline_strict,
         "note",
         "declined",
         f"the module declines the group: {IGB}: untrusted (external-facing) device",
     ),
+    "declined and lazy": (decline, "risk", "declined", "echo DMA > "),
     "peer to peer": (lambda made: made.write(f"sysfs/bus/pci/devices/{IGB}/p2pmem/size", "1"), "risk", "p2p", "P2P"),
 }
 

@@ -120,6 +120,17 @@ def check_members(group: Group) -> Iterator[Finding]:
         yield _of_group("risk", "bound-drivers", group, reason, remedy)
 
 
+def _declined(group: Group, why: str) -> Finding:
+    """A declined group; a risk if the kernel's own path is lazy for an untrusted device."""
+    reason = f"the module declines the group: {why}"
+    # Linux accepts DMA-FQ for such a group, and keeps the type if an untrusted device joins later.
+    if "untrusted" not in why or group.type != "DMA-FQ":
+        return _of_group("note", "declined", group, reason)
+    reason += "; but the group's type is DMA-FQ, which is lazy: untrusted devices reach memory after its unmap"
+    remedy = f"unbind the group's drivers, echo DMA > {group.folder / 'type'}, and bind the drivers again"
+    return _of_group("risk", "declined", group, reason, remedy)
+
+
 def check_state(group: Group) -> Iterator[Finding]:
     """State of the group in the module."""
     if not module.is_loaded() or not working(group):
@@ -132,7 +143,7 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("blocks", "not-offered", group, reason, "see dmesg | grep xsmmu")
     declined = _says(group, "declined")
     if declined:
-        yield _of_group("note", "declined", group, f"the module declines the group: {declined}")
+        yield _declined(group, declined)
     state = _says(group, "state")
     if state == "failed":
         chosen = _chosen(group)

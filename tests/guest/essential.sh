@@ -140,7 +140,7 @@ accepted_now() {
 given() {
 	echo "$1" >"$(device_dir $IGB)/driver_override"
 	echo $IGB >"/sys/bus/pci/drivers/$1/bind" || failure "$1 does not bind"
-	refused $IGB "is bound to $1, which gives it to programs ($2)"
+	refused $IGB "is bound to $1, which gives the device to programs ($2)"
 	unbind $IGB
 	echo >"$(device_dir $IGB)/driver_override"
 }

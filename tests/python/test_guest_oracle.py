@@ -42,7 +42,7 @@ BROKEN_LEVELS: list[tuple[str, str, dict[str, str], str]] = [
     (
         "attack/burst-aware",
         "kmod/dma/aware.c",
-        {"xs_engine_flush_explicit(&backend->engine, everywhere);": ";"},
+        {"xs_engine_flush_explicit(&backend->engine, all_cpus);": ";"},
         r"disproves the level strict: \d+ of \d+ writes landed",
     ),
     # Pages that are said to be held are not.

@@ -59,9 +59,10 @@ life_of() {
 	expect_equal "$2: unmaps traced" "$(traced unmap | grep -c "device=$1 ")" $(($(stat_of "$1" unmaps) + $(stat_of "$1" copied_unmaps) - before_unmaps - before_copied_unmaps))
 	direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages) - before_direct))
 	expect_equal "$2: pages of flushes" "$(sum pages)" $(($(stat_of "$1" flushed_pages) - before_flushed_pages + direct))
-	# Each chunk freed at the end has its own command.
+	# Each chunk of the pool has two commands of its own: page-table pages in its way are freed when it is added (VT-d's
+	# driver up to 6.12), and the chunk is removed at the end.
 	expect_equal "$2: page commands of flushes" "$(sum page_commands)" \
-		$(($(stat_of "$1" inv_page) - before_inv_page - pool_bytes / 2097152))
+		$(($(stat_of "$1" inv_page) - before_inv_page - 2 * pool_bytes / 2097152))
 	expect_equal "$2: domain commands of flushes" "$(sum domain_commands)" $(($(stat_of "$1" inv_domain) - before_inv_domain))
 	group=$(basename "$(readlink "$(device_dir "$1")/iommu_group")")
 	! traced flush | grep -qv " group=$group " || failure "$2: a flush of another group"
@@ -84,12 +85,6 @@ case_a_life_traced() {
 	copied=$(stat_of $E1000E copied_maps)
 	life_of $E1000E
 	[ "$(stat_of $E1000E copied_maps)" -gt "$copied" ] || failure "nothing was copied"
-	# Partial pages that are not copied are replaced.
-	trust $E1000E 1
-	put $E1000E policy copy
-	put $E1000E copy_bytes 256
-	life_of $E1000E
-	trust $E1000E 0
 }
 
 # Long enough to use up the buffers of the first ring (slab memory, which cannot be held).

@@ -2,19 +2,6 @@
 /*
  * A batch-aware driver for QEMU's iommu-testdev, with the mistakes that such a
  * driver may make. The driver starts no device DMA. A failed probe logs the reason.
- *
- *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
- *   mode=bounce  on an untranslated device with bounce buffers
- *   mode=api     as kernel, on an attached device: nothing is translated after a
- *                flush
- *   mode=copies  bounced buffers
- *   mode=sweep   all calls again; any call may fail for lack of memory
- *   mode=early   memory is freed before its flush
- *   mode=forget  an unmap is never flushed
- *   mode=maps    unflushed maps, then a single flush
- *   mode=block   a block mapped by a single call
- *   mode=unrung  a map is never flushed, and stays mapped
- *   mode=unflushed a map is never flushed, and is unmapped as if flushed
  */
 #include <linux/delay.h>
 #include <linux/iommu.h>
@@ -24,9 +11,7 @@
 
 #include <xsmmu/dma.h>
 
-static char *mode = "api";
-module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, copies, sweep, early, forget, maps, block, unrung or unflushed");
+#include "test_driver.h"
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -37,10 +22,8 @@ MODULE_PARM_DESC(waits, "after a flush nothing is translated; false for a lazy p
 static struct page *pages[PAGES];
 static dma_addr_t addrs[PAGES];
 
-static bool is_attached_now(void)
-{
-	return !sysfs_streq(mode, "kernel") && !sysfs_streq(mode, "bounce");
-}
+/* False on the kernel's own path. */
+static bool is_attached;
 
 static int wrong(struct device *dev, const char *what)
 {
@@ -56,7 +39,7 @@ static bool is_translated(struct device *dev, dma_addr_t addr)
 /* Called after the driver's flush, or after an unmap with a flush. */
 static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
 {
-	if (is_attached_now() && waits && is_translated(dev, addr))
+	if (is_attached && waits && is_translated(dev, addr))
 		return wrong(dev, what);
 	return 0;
 }
@@ -163,15 +146,15 @@ static int check_block(struct device *dev, u32 count, u32 used)
 
 	if (!block)
 		return wrong(dev, "xsmmu_block_alloc() failed");
-	if (is_attached_now() && !block->base)
+	if (is_attached && !block->base)
 		return wrong(dev, "a block without IOVAs in a row");
 	for (i = 0; i < used; i++) {
 		addrs[i] = xsmmu_block_map_page(block, i, pages[i],
 						DMA_FROM_DEVICE, 0);
 		if (addrs[i] == DMA_MAPPING_ERROR)
 			return wrong(dev, "xsmmu_block_map_page() failed");
-		if (is_attached_now() && (addrs[i] != block->base + i * PAGE_SIZE ||
-				   !is_translated(dev, addrs[i])))
+		if (is_attached && (addrs[i] != block->base + i * PAGE_SIZE ||
+				    !is_translated(dev, addrs[i])))
 			return wrong(dev, "a page of a block");
 	}
 	for (i = 0; i < used / 2; i++)
@@ -180,7 +163,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	for (i = 0; i < used / 2 && !error; i++)
 		error = check_gone(dev, addrs[i], "a block's page after the flush");
 	xsmmu_block_free(block);
-	if (is_attached_now() && used && !is_translated(dev, addrs[used - 1]))
+	if (is_attached && used && !is_translated(dev, addrs[used - 1]))
 		error = wrong(dev, "a page went with its block's struct");
 	for (i = used / 2; i < used; i++)
 		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
@@ -192,7 +175,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 /* Checks the IOVA of page @index of a block. */
 static bool is_at(struct xsmmu_block *block, u32 index)
 {
-	return !is_attached_now() ||
+	return !is_attached ||
 	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev),
 				  block->handles[index]) ==
 	       page_to_phys(pages[index]);
@@ -235,6 +218,11 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 	return error;
 }
 
+static int map_block(struct device *dev, u32 unused)
+{
+	return check_whole_block(dev, XSMMU_BLOCK_PAGES, 0);
+}
+
 #define NEIGHBOURS	8
 
 /* Each page is unmapped singly, also if pages are neighbours in memory. */
@@ -252,7 +240,7 @@ static int check_neighbours(struct device *dev, struct page **row)
 	for (i = 0; i < NEIGHBOURS && !error; i++) {
 		if (i % 2)
 			error = check_gone(dev, block->handles[i], "every second page of a block");
-		else if (is_attached_now() && !is_translated(dev, block->handles[i]))
+		else if (is_attached && !is_translated(dev, block->handles[i]))
 			error = wrong(dev, "a page went with its neighbour");
 	}
 	for (i = 0; i < NEIGHBOURS; i += 2)
@@ -367,7 +355,7 @@ static int check_maps(struct device *dev, bool atomic)
 		dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 	xsmmu_flush_maps(dev);
 	for (i = PAGES / 2; i < PAGES && !error; i++)
-		if (is_attached_now() && !is_translated(dev, addrs[i]))
+		if (is_attached && !is_translated(dev, addrs[i]))
 			error = wrong(dev, "a page after the flush of its map");
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
@@ -380,7 +368,7 @@ static int check_maps(struct device *dev, bool atomic)
 }
 
 /* The guest script counts the flushes. */
-static int maps_once(struct device *dev)
+static int maps_once(struct device *dev, u32 unused)
 {
 	int error = xsmmu_set_batch_aware(dev);
 	u32 i;
@@ -396,34 +384,25 @@ static int maps_once(struct device *dev)
 	return error;
 }
 
-static int check_api(struct device *dev)
+static int check_api(struct device *dev, u32 attached)
 {
 	int error = xsmmu_set_batch_aware(dev);
 
-	if (error != (is_attached_now() ? 0 : -ENODEV))
+	is_attached = attached;
+	if (error != (is_attached ? 0 : -ENODEV))
 		return wrong(dev, "xsmmu_set_batch_aware()");
-	error = check_pages(dev, false);
-	if (!error)
-		error = check_pages(dev, true);
-	if (!error)
-		error = check_singles(dev);
-	if (!error)
-		error = check_list(dev);
-	if (!error)
-		error = check_ordinary(dev);
-	if (!error)
-		error = check_blocks(dev);
-	if (!error)
-		error = check_maps(dev, false);
-	if (!error)
-		error = check_maps(dev, true);
-	if (!error)
-		error = check_large_maps(dev);
-	return error;
+	return check_pages(dev, false) ?:
+	       check_pages(dev, true) ?:
+	       check_singles(dev) ?:
+	       check_list(dev) ?:
+	       check_ordinary(dev) ?:
+	       check_blocks(dev) ?:
+	       check_maps(dev, false) ?:
+	       check_maps(dev, true) ?:
+	       check_large_maps(dev);
 }
 
-/* ---- buffers that share pages ---- */
-
+/* ---- copies ---- */
 
 static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
 {
@@ -432,8 +411,6 @@ static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
 	for (; bytes--; addr++)
 		*(u8 *)phys_to_virt(iommu_iova_to_phys(domain, addr)) = 0x22;
 }
-
-/* ---- copies ---- */
 
 #define COPY_BYTES	200
 
@@ -509,7 +486,7 @@ static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
 	return 0;
 }
 
-static int check_copies(struct device *dev)
+static int check_copies(struct device *dev, u32 unused)
 {
 	int error = xsmmu_set_batch_aware(dev);
 	int kind;
@@ -637,7 +614,7 @@ static void try_block_with_holes(struct device *dev)
 	xsmmu_block_free(block);
 }
 
-static int sweep(struct device *dev)
+static int sweep(struct device *dev, u32 unused)
 {
 	xsmmu_set_batch_aware(dev);
 	try_block_with_holes(dev);
@@ -653,7 +630,7 @@ static int sweep(struct device *dev)
 }
 
 /* Device writes to a copy reach the buffer at a deferred unmap. */
-static int check_bounce(struct device *dev)
+static int check_bounce(struct device *dev, u32 unused)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
 				       DMA_FROM_DEVICE);
@@ -673,7 +650,7 @@ static int check_bounce(struct device *dev)
 }
 
 /* Unmaps a page without a flush, and frees or forgets the page. */
-static int misuse(struct device *dev, bool early)
+static int misuse(struct device *dev, u32 early)
 {
 	struct page *page = alloc_page(GFP_KERNEL);
 	dma_addr_t addr;
@@ -696,7 +673,7 @@ static int misuse(struct device *dev, bool early)
 }
 
 /* A map without a flush stays mapped, or is unmapped as if flushed. */
-static int misuse_map(struct device *dev, bool stays)
+static int misuse_map(struct device *dev, u32 stays)
 {
 	dma_addr_t other, addr = xsmmu_map_page_unflushed(dev, pages[0], 0, PAGE_SIZE,
 							  DMA_FROM_DEVICE);
@@ -718,28 +695,21 @@ static int misuse_map(struct device *dev, bool stays)
 	return 0;
 }
 
-static int run(struct device *dev)
-{
-	if (sysfs_streq(mode, "maps"))
-		return maps_once(dev);
-	if (sysfs_streq(mode, "block"))
-		return check_whole_block(dev, XSMMU_BLOCK_PAGES, 0);
-	if (sysfs_streq(mode, "unrung"))
-		return misuse_map(dev, true);
-	if (sysfs_streq(mode, "unflushed"))
-		return misuse_map(dev, false);
-	if (sysfs_streq(mode, "early"))
-		return misuse(dev, true);
-	if (sysfs_streq(mode, "forget"))
-		return misuse(dev, false);
-	if (sysfs_streq(mode, "copies"))
-		return check_copies(dev);
-	if (sysfs_streq(mode, "sweep"))
-		return sweep(dev);
-	if (sysfs_streq(mode, "bounce"))
-		return check_bounce(dev);
-	return check_api(dev);
-}
+static const struct test_mode modes[] = {
+	{ "api", "all of include/xsmmu/dma.h on an attached device: nothing is translated after a flush",
+	  check_api, true },
+	{ "kernel", "the same on the kernel's own path", check_api, false },
+	{ "bounce", "on an untranslated device with bounce buffers", check_bounce },
+	{ "copies", "bounced buffers", check_copies },
+	{ "sweep", "all calls again; any call may fail for lack of memory", sweep },
+	{ "early", "memory is freed before its flush", misuse, true },
+	{ "forget", "an unmap is never flushed", misuse, false },
+	{ "maps", "unflushed maps, then a single flush", maps_once },
+	{ "block", "a block mapped by a single call", map_block },
+	{ "unrung", "a map is never flushed, and stays mapped", misuse_map, true },
+	{ "unflushed", "a map is never flushed, and is unmapped as if flushed", misuse_map, false },
+};
+TEST_MODES(modes);
 
 static int aware_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
@@ -750,12 +720,13 @@ static int aware_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (error)
 		return error;
+	is_attached = true;
 	for (i = 0; i < PAGES && !error; i++) {
 		pages[i] = alloc_page(GFP_KERNEL);
 		error = pages[i] ? 0 : -ENOMEM;
 	}
 	if (!error)
-		error = run(&pdev->dev);
+		error = test_run_mode(pdev);
 	for (i = 0; i < PAGES; i++) {
 		if (pages[i])
 			__free_page(pages[i]);
@@ -764,18 +735,8 @@ static int aware_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return error;
 }
 
-static const struct pci_device_id aware_ids[] = {
-	{ PCI_DEVICE(0x1b36, 0x0005) },
-	{ }
-};
-MODULE_DEVICE_TABLE(pci, aware_ids);
-
-static struct pci_driver aware_driver = {
-	.name = KBUILD_MODNAME,
-	.id_table = aware_ids,
-	.probe = aware_probe,
-};
-module_pci_driver(aware_driver);
+TEST_DRIVER(aware_probe);
+module_pci_driver(test_driver);
 
 MODULE_DESCRIPTION("A batch-aware driver, and its faults");
 MODULE_LICENSE("GPL");

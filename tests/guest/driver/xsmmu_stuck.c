@@ -3,21 +3,6 @@
  * A driver for tests of pages that the IOMMU driver fails to remove. With virtio-iommu a kprobe
  * makes the function that adds a request to the queue fail, as without memory. Other IOMMU
  * drivers never fail: for them, a test build of the module refuses removals.
- *
- *   requests  off; once: requests to unmap fail until the queue is flushed; later, later2: the
- *             next request or two succeed, and later requests fail; on
- *   map       map the given number of bytes
- *   unmap     unmap the bytes and free the page, at once as a driver does, or later
- *   own       1: own the IOMMU group, as VFIO does; 0: release the group
- *   alloc     allocate 2 MiB of contiguous memory, which must fail
- *   memory    1: allocate 2 MiB of contiguous memory; 0: free the memory; read: the references
- *             to the memory after the free
- *   mapped    references to the page that the device was last told to map
- *   others    map 256 pages, then unmap all; fails if a page gets the IOVA of `map`
- *   reached   read: the number of pages of the last `map` and of the last `others` that the
- *             virtio-iommu device still has mapped, by the answers to new map requests; valid
- *             only after the unmap
- *   held      references to the page of `map` besides the driver's own, 0 or 1
  */
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
@@ -27,6 +12,8 @@
 #include <linux/sizes.h>
 #include <linux/virtio.h>
 #include <linux/virtio_iommu.h>
+
+#include "test_driver.h"
 
 static struct device *the_device;
 static struct page *the_page;
@@ -47,7 +34,9 @@ static enum refusal refusal;
 static unsigned int refused, flushed, succeed;
 static u64 mapped_phys;
 module_param(refused, uint, 0444);
+MODULE_PARM_DESC(refused, "requests that failed since the last write to requests");
 module_param(flushed, uint, 0444);
+MODULE_PARM_DESC(flushed, "flushes of the queue since then");
 
 static noinline notrace void just_return(void)
 {
@@ -115,22 +104,37 @@ static int probe_requests(void)
 	return 0;
 }
 
+static const struct {
+	const char *word;
+	enum refusal refusal;
+	unsigned int succeed;	/* requests, before all others fail */
+} requests[] = {
+	{ "off", REFUSES_NONE },
+	{ "once", REFUSES_ONCE },
+	{ "later", REFUSES_LATER, 1 },
+	{ "later2", REFUSES_LATER, 2 },
+	{ "on", REFUSES_ALL },
+};
+
 static int set_requests(const char *text, const struct kernel_param *param)
 {
 	int error = probe_requests();
 
 	if (error)
 		return error;
-	refused = flushed = 0;
-	succeed = sysfs_streq(text, "later2") ? 2 : 1;
-	WRITE_ONCE(refusal, sysfs_streq(text, "on") ? REFUSES_ALL :
-			    sysfs_streq(text, "once") ? REFUSES_ONCE :
-			    strstarts(text, "later") ? REFUSES_LATER :
-			    REFUSES_NONE);
-	return 0;
+	for (u32 i = 0; i < ARRAY_SIZE(requests); i++) {
+		if (!sysfs_streq(text, requests[i].word))
+			continue;
+		refused = flushed = 0;
+		succeed = requests[i].succeed;
+		WRITE_ONCE(refusal, requests[i].refusal);
+		return 0;
+	}
+	return -EINVAL;
 }
-static const struct kernel_param_ops requests_ops = { .set = set_requests };
-module_param_cb(requests, &requests_ops, NULL, 0200);
+TEST_PARAM(requests, 0200,
+	   "off; once: requests to unmap fail until the queue is flushed; later, later2: the next request or two succeed, and later requests fail; on",
+	   .set = set_requests);
 
 /* ---- the page ---- */
 
@@ -153,8 +157,7 @@ static int set_map(const char *text, const struct kernel_param *param)
 	the_iova = iova;
 	return 0;
 }
-static const struct kernel_param_ops map_ops = { .set = set_map };
-module_param_cb(map, &map_ops, NULL, 0200);
+TEST_PARAM(map, 0200, "map the given number of bytes", .set = set_map);
 
 /* Drops the driver's reference; a second reference stays, for reading the count. */
 static int set_unmap(const char *text, const struct kernel_param *param)
@@ -166,16 +169,17 @@ static int set_unmap(const char *text, const struct kernel_param *param)
 	put_page(the_page);
 	return 0;
 }
-static const struct kernel_param_ops unmap_ops = { .set = set_unmap };
-module_param_cb(unmap, &unmap_ops, NULL, 0200);
+TEST_PARAM(unmap, 0200,
+	   "unmap the bytes and free the page, at once as a driver does, or later",
+	   .set = set_unmap);
 
 static int get_held(char *text, const struct kernel_param *param)
 {
-	return sysfs_emit(text, "%d\n",
-			  the_page ? page_count(the_page) - 1 : 0);
+	return sysfs_emit(text, "%d\n", the_page ? page_count(the_page) - 1 : 0);
 }
-static const struct kernel_param_ops held_ops = { .get = get_held };
-module_param_cb(held, &held_ops, NULL, 0444);
+TEST_PARAM(held, 0444,
+	   "references to the page of map besides the driver's own, 0 or 1",
+	   .get = get_held);
 
 static int get_mapped(char *text, const struct kernel_param *param)
 {
@@ -183,8 +187,9 @@ static int get_mapped(char *text, const struct kernel_param *param)
 			  mapped_phys ? page_count(pfn_to_page(PHYS_PFN(mapped_phys))) :
 					0);
 }
-static const struct kernel_param_ops mapped_ops = { .get = get_mapped };
-module_param_cb(mapped, &mapped_ops, NULL, 0444);
+TEST_PARAM(mapped, 0444,
+	   "references to the page that the device was last told to map",
+	   .get = get_mapped);
 
 /* ---- memory that the module frees ---- */
 
@@ -211,10 +216,9 @@ static int get_memory(char *text, const struct kernel_param *param)
 {
 	return sysfs_emit(text, "%d\n", memory_left);
 }
-static const struct kernel_param_ops memory_ops = {
-	.set = set_memory, .get = get_memory,
-};
-module_param_cb(memory, &memory_ops, NULL, 0644);
+TEST_PARAM(memory, 0644,
+	   "1: allocate 2 MiB of contiguous memory; 0: free the memory; read: the references to the memory after the free",
+	   .set = set_memory, .get = get_memory);
 
 /* ---- others ---- */
 
@@ -233,8 +237,9 @@ static int set_own(const char *text, const struct kernel_param *param)
 	iommu_group_put(group);
 	return error;
 }
-static const struct kernel_param_ops own_ops = { .set = set_own };
-module_param_cb(own, &own_ops, NULL, 0200);
+TEST_PARAM(own, 0200,
+	   "1: own the IOMMU group, as VFIO does; 0: release the group",
+	   .set = set_own);
 
 static int set_alloc(const char *text, const struct kernel_param *param)
 {
@@ -251,8 +256,7 @@ static int set_alloc(const char *text, const struct kernel_param *param)
 		       DMA_ATTR_FORCE_CONTIGUOUS);
 	return wrong("an allocation has not failed");
 }
-static const struct kernel_param_ops alloc_ops = { .set = set_alloc };
-module_param_cb(alloc, &alloc_ops, NULL, 0200);
+TEST_PARAM(alloc, 0200, "allocate 2 MiB of contiguous memory, which must fail", .set = set_alloc);
 
 #define OTHERS	256
 
@@ -285,8 +289,9 @@ static int set_others(const char *text, const struct kernel_param *param)
 	__free_page(page);
 	return error;
 }
-static const struct kernel_param_ops others_ops = { .set = set_others };
-module_param_cb(others, &others_ops, NULL, 0200);
+TEST_PARAM(others, 0200,
+	   "map 256 pages, then unmap all; fails if a page gets the IOVA of map",
+	   .set = set_others);
 
 /* ---- the IOMMU's answers ---- */
 
@@ -387,8 +392,9 @@ static int get_reached(char *text, const struct kernel_param *param)
 		return wrong("not all answers were seen");
 	return sysfs_emit(text, "%u\n", refusals);
 }
-static const struct kernel_param_ops reached_ops = { .get = get_reached };
-module_param_cb(reached, &reached_ops, NULL, 0400);
+TEST_PARAM(reached, 0400,
+	   "the number of pages of the last map and of the last others that the virtio-iommu device still has mapped, by the answers to new map requests; valid only after the unmap",
+	   .get = get_reached);
 
 /* ---- the device ---- */
 
@@ -398,26 +404,16 @@ static int stuck_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 }
 
-static const struct pci_device_id stuck_ids[] = {
-	{ PCI_DEVICE(0x1b36, 0x0005) },
-	{ }
-};
-MODULE_DEVICE_TABLE(pci, stuck_ids);
-
-static struct pci_driver stuck_driver = {
-	.name = KBUILD_MODNAME,
-	.id_table = stuck_ids,
-	.probe = stuck_probe,
-};
+TEST_DRIVER(stuck_probe);
 
 static int __init stuck_init(void)
 {
-	return pci_register_driver(&stuck_driver);
+	return pci_register_driver(&test_driver);
 }
 
 static void __exit stuck_exit(void)
 {
-	pci_unregister_driver(&stuck_driver);
+	pci_unregister_driver(&test_driver);
 	unprobe();
 	if (answered)
 		unregister_kretprobe(&answer);

@@ -5,21 +5,6 @@
  * fails if a result differs from the promises of the DMA API or if a write lands outside the
  * buffer. The device itself writes only to kept buffers, on request of the parameter fire.
  *
- *   mode=checks   all of the checks above, for several DMA masks
- *   mode=plain    the same buffers from a driver that sets no DMA mask
- *   mode=fill     more buffers than a chunk of 2 MiB holds, for a pool of a single chunk: the
- *                 module maps the rest without a copy
- *   mode=many     as mode=fill, for a pool that may grow
- *   mode=size     a sync that is longer than any copy
- *   mode=stale    a device write to a copy after the pool has freed the copy's memory
- *   mode=fresh    the content of a new chunk beside the buffer
- *   mode=flip     a receive page that is used in halves, with syncs; mode=unsynced: without
- *   mode=prime    a page that the driver shares with the device for writing
- *   mode=svm      a page that the driver shares with the device for reading
- *   mode=align... a driver that writes between its sync and its unmap (alignments[])
- *   mode=polls    syncs of device writes to a bidirectional buffer
- *   mode=keep     buffers that outlive the driver until a write to the parameter release
- *
  * The parameter limit is the size in bytes of the largest buffer that the module copies.
  */
 #include <linux/delay.h>
@@ -35,9 +20,7 @@
 #include <linux/slab.h>
 #include <linux/version.h>
 
-static char *mode = "checks";
-module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "checks, plain, fill, many, size, stale, fresh or keep");
+#include "test_driver.h"
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
@@ -48,7 +31,10 @@ module_param(registers, ulong, 0644);
 MODULE_PARM_DESC(registers, "address of the registers of the device's IOMMU, a VT-d in legacy mode; 0: do not check the page table");
 
 #define BUFFER_BYTES	(4 * PAGE_SIZE)
+#define MEMORY_BYTES	(2 * BUFFER_BYTES)
 #define TRIES		100
+
+static u8 *memory;	/* MEMORY_BYTES for the probe's buffers, zeroed */
 
 static int wrong(struct device *dev, const char *what)
 {
@@ -113,7 +99,7 @@ static u32 allowed(struct device *dev, dma_addr_t iova)
 }
 
 /* VT-d drivers before 7.0 let a device read every page that the device may write. */
-static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t at)
+static bool is_allowed(struct device *dev, const struct buffer *buffer)
 {
 	static const u32 wanted[] = {
 		[DMA_BIDIRECTIONAL] = READS | WRITES,
@@ -122,7 +108,7 @@ static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t a
 				    WRITES : READS | WRITES,
 	};
 
-	return allowed(dev, buffer->iova + at) == wanted[buffer->dir];
+	return allowed(dev, buffer->iova) == wanted[buffer->dir];
 }
 
 /* Writes as the device would, without a check of the IOMMU's permissions. */
@@ -136,22 +122,21 @@ static void writes(struct device *dev, dma_addr_t iova, size_t bytes, u8 value)
 	}
 }
 
-static bool is_like(struct device *dev, dma_addr_t iova, const u8 *memory,
-		    size_t bytes)
+static bool is_like(struct device *dev, dma_addr_t iova, const u8 *bytes, size_t count)
 {
 	size_t at, part;
 
-	for (at = 0; at < bytes; at += part) {
-		part = in_page(iova + at, bytes - at);
-		if (memcmp(found(dev, iova + at), memory + at, part))
+	for (at = 0; at < count; at += part) {
+		part = in_page(iova + at, count - at);
+		if (memcmp(found(dev, iova + at), bytes + at, part))
 			return false;
 	}
 	return true;
 }
 
-static bool is_filled(const u8 *memory, size_t bytes, u8 value)
+static bool is_filled(const u8 *bytes, size_t count, u8 value)
 {
-	return !memchr_inv(memory, value, bytes);
+	return !memchr_inv(bytes, value, count);
 }
 
 /* ---- one buffer ---- */
@@ -161,32 +146,63 @@ static bool is_copied(struct device *dev, const struct buffer *buffer)
 	return found(dev, buffer->iova) != buffer->memory;
 }
 
-/* Retries, because the first maps of a kind may come before the pool has memory. */
-static int map(struct device *dev, struct buffer *buffer, bool copied)
+static void unmap(struct device *dev, const struct buffer *buffer, unsigned long attrs)
 {
-	int try;
-
-	for (try = 0; try < TRIES; try++) {
-		buffer->iova = dma_map_single(dev, buffer->memory, buffer->bytes,
-					      buffer->dir);
-		if (dma_mapping_error(dev, buffer->iova))
-			return wrong(dev, "dma_map_single() failed");
-		if (is_copied(dev, buffer) == copied)
-			return 0;
-		dma_unmap_single(dev, buffer->iova, buffer->bytes, buffer->dir);
-		if (!copied)
-			break;
-		msleep(20);
-	}
-	return wrong(dev, copied ? "a small buffer is not copied" :
-				   "a large buffer is copied");
+	dma_unmap_single_attrs(dev, buffer->iova, buffer->bytes, buffer->dir, attrs);
 }
 
-static void unmap(struct device *dev, const struct buffer *buffer,
-		  unsigned long attrs)
+/*
+ * Maps @buffer, and while the module does not copy, unmaps and maps again, @tries times in all:
+ * the first maps of a kind may come before the pool has memory.
+ */
+static int map_soon(struct device *dev, struct buffer *buffer, unsigned long attrs, u32 tries)
 {
-	dma_unmap_single_attrs(dev, buffer->iova, buffer->bytes, buffer->dir,
-			       attrs);
+	for (u32 try = 1;; try++) {
+		buffer->iova = dma_map_single_attrs(dev, buffer->memory, buffer->bytes,
+						    buffer->dir, attrs);
+		if (dma_mapping_error(dev, buffer->iova))
+			return wrong(dev, "dma_map_single() failed");
+		if (is_copied(dev, buffer) || try == tries)
+			return 0;
+		unmap(dev, buffer, attrs);
+		msleep(20);
+	}
+}
+
+static int map(struct device *dev, struct buffer *buffer, bool copied)
+{
+	int error = map_soon(dev, buffer, 0, copied ? TRIES : 1);
+
+	if (error || is_copied(dev, buffer) == copied)
+		return error;
+	unmap(dev, buffer, 0);
+	return wrong(dev, copied ? "a small buffer is not copied" : "a large buffer is copied");
+}
+
+/* As map_soon(), for a list. Returns the number of DMA segments. */
+static int map_list_soon(struct device *dev, struct scatterlist *list, int segments,
+			 enum dma_data_direction dir, unsigned long attrs, u32 tries)
+{
+	for (u32 try = 1;; try++) {
+		int count = dma_map_sg_attrs(dev, list, segments, dir, attrs);
+
+		if (!count)
+			return wrong(dev, "dma_map_sg() failed");
+		if (found(dev, sg_dma_address(list)) != sg_virt(list) || try == tries)
+			return count;
+		dma_unmap_sg_attrs(dev, list, segments, dir, attrs);
+		msleep(20);
+	}
+}
+
+/* Maps and unmaps a buffer; returns whether the map succeeded. */
+static bool can_map(struct device *dev, struct buffer *buffer)
+{
+	buffer->iova = dma_map_single(dev, buffer->memory, buffer->bytes, buffer->dir);
+	if (dma_mapping_error(dev, buffer->iova))
+		return false;
+	unmap(dev, buffer, 0);
+	return true;
 }
 
 static void fill(const struct buffer *buffer, u8 value)
@@ -240,7 +256,7 @@ static int check_skip(struct device *dev, struct buffer *buffer)
 static int check_sync(struct device *dev, struct buffer *buffer)
 {
 	size_t at = buffer->bytes / 3, part = buffer->bytes / 3;
-	u8 *memory = buffer->memory;
+	u8 *bytes = buffer->memory;
 	bool reads = buffer->dir != DMA_FROM_DEVICE;
 	bool wrote = buffer->dir != DMA_TO_DEVICE;
 	int error;
@@ -253,10 +269,10 @@ static int check_sync(struct device *dev, struct buffer *buffer)
 		return wrong(dev, "a copy seems to need no syncs");
 	writes(dev, buffer->iova, buffer->bytes, 0x77);
 	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
-	if (!is_filled(memory + at, part, wrote ? 0x77 : 0x66))
+	if (!is_filled(bytes + at, part, wrote ? 0x77 : 0x66))
 		return wrong(dev, "a sync for the CPU copies wrongly, or not at all");
-	if (!is_filled(memory, at, 0x66) ||
-	    !is_filled(memory + at + part, buffer->bytes - at - part, 0x66))
+	if (!is_filled(bytes, at, 0x66) ||
+	    !is_filled(bytes + at + part, buffer->bytes - at - part, 0x66))
 		return wrong(dev, "a sync of a part has copied more");
 	fill(buffer, 0x88);
 	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
@@ -303,23 +319,16 @@ static int check_large(struct device *dev, struct buffer *buffer)
 	return 0;
 }
 
-static int check_buffer(struct device *dev, u8 *memory, size_t offset,
-			size_t bytes, enum dma_data_direction dir)
+static int check_buffer(struct device *dev, size_t offset, size_t bytes,
+			enum dma_data_direction dir)
 {
-	struct buffer buffer = { .memory = memory + offset, .bytes = bytes,
-				 .dir = dir };
-	int error = check_unmap(dev, &buffer);
+	struct buffer buffer = { .memory = memory + offset, .bytes = bytes, .dir = dir };
 
-	if (!error)
-		error = check_skip(dev, &buffer);
-	if (!error)
-		error = check_sync(dev, &buffer);
-	if (!error)
-		error = check_beside(dev, &buffer, memory,
-				     memory + BUFFER_BYTES);
-	if (!error)
-		error = check_large(dev, &buffer);
-	return error;
+	return check_unmap(dev, &buffer) ?:
+	       check_skip(dev, &buffer) ?:
+	       check_sync(dev, &buffer) ?:
+	       check_beside(dev, &buffer, memory, memory + BUFFER_BYTES) ?:
+	       check_large(dev, &buffer);
 }
 
 /* A whole page may be shared between driver and device without any sync. */
@@ -328,7 +337,7 @@ static bool is_shared(size_t offset, size_t bytes)
 	return !offset_in_page(offset | bytes);
 }
 
-static int check_buffers(struct device *dev, u8 *memory)
+static int check_buffers(struct device *dev)
 {
 	static const size_t sizes[] = { 1, 60, 255, 256, 257, 1514, 2048, 4095, 4096 };
 	static const size_t offsets[] = { 0, 100, 2048, 4000 };
@@ -339,87 +348,58 @@ static int check_buffers(struct device *dev, u8 *memory)
 		for (j = 0; j < ARRAY_SIZE(offsets); j++)
 			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
 				if (!is_shared(offsets[j], sizes[i]))
-					error = check_buffer(dev, memory, offsets[j],
-							     sizes[i], dir);
+					error = check_buffer(dev, offsets[j], sizes[i], dir);
 	return error;
 }
 
-/* Memory regions of RDMA and GPU buffers: CPU and device see each other's writes at once. */
-static int check_shared(struct device *dev, u8 *memory)
-{
-	dma_addr_t iova;
-	int error, dir;
-
-	for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE; dir++) {
-		struct buffer shared = { .memory = memory, .bytes = PAGE_SIZE, .dir = dir };
-
-		error = map(dev, &shared, false);
-		if (error)
-			return error;
-		unmap(dev, &shared, 0);
-	}
-	for (dir = DMA_BIDIRECTIONAL; dir <= DMA_TO_DEVICE; dir++) {
-		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir,
-					    DMA_ATTR_SKIP_CPU_SYNC);
-		if (dma_mapping_error(dev, iova))
-			return wrong(dev, "a page was not mapped");
-		if (found(dev, iova) != memory)
-			error = wrong(dev, "a page whose user syncs by itself is copied");
-		dma_unmap_single_attrs(dev, iova, PAGE_SIZE, dir,
-				       DMA_ATTR_SKIP_CPU_SYNC);
-	}
-	return error;
-}
-
-/*
- * A receive page of a driver that syncs by itself is copied, so the device cannot reach the
- * driver's data.
- */
-static int check_ring(struct device *dev, u8 *memory)
-{
-	dma_addr_t iova;
-	int error = 0;
-
-	iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, DMA_FROM_DEVICE,
-				    DMA_ATTR_SKIP_CPU_SYNC);
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "a page was not mapped");
-	if (found(dev, iova) == memory)
-		error = wrong(dev, "a page of a receive ring is not copied");
-	dma_unmap_single_attrs(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE,
-			       DMA_ATTR_SKIP_CPU_SYNC);
-	return error;
-}
-
-/* A buffer with DMA_ATTR_REQUIRE_COHERENT is never copied; the map fails if a copy is needed. */
-static int check_coherent(struct device *dev, u8 *memory, bool refused)
-{
+/* Buffers whose direction or attributes decide about the copy. */
+static const struct {
+	size_t offset, bytes;
+	enum dma_data_direction dir;
+	unsigned long attrs;
+	bool copied;
+	const char *wrong;
+} singles[] = {
+	/* Memory regions of RDMA and GPU buffers: CPU and device see each other's writes at once. */
+	{ 0, PAGE_SIZE, DMA_BIDIRECTIONAL, 0, false, "a shared page is copied" },
+	{ 0, PAGE_SIZE, DMA_TO_DEVICE, 0, false, "a page that the device reads is copied" },
+	{ 0, PAGE_SIZE, DMA_FROM_DEVICE, 0, false, "a page that the device writes is copied" },
+	{ 0, PAGE_SIZE, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC, false,
+	  "a page whose user syncs by itself is copied" },
+	{ 0, PAGE_SIZE, DMA_TO_DEVICE, DMA_ATTR_SKIP_CPU_SYNC, false,
+	  "a page that the device reads, and whose user syncs by itself, is copied" },
+	/*
+	 * A receive page of a driver that syncs by itself is copied, so the device cannot reach the
+	 * driver's data.
+	 */
+	{ 0, PAGE_SIZE, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC, true,
+	  "a page of a receive ring is not copied" },
 #ifdef DMA_ATTR_REQUIRE_COHERENT
-	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_FROM_DEVICE,
-					       DMA_ATTR_REQUIRE_COHERENT);
-
-	if (!dma_mapping_error(dev, iova) == refused)
-		return wrong(dev, "a buffer without syncs is not mapped, or not refused");
-	if (!refused && found(dev, iova) != memory + 100)
-		return wrong(dev, "a buffer without syncs is copied");
-	if (!refused)
-		dma_unmap_single_attrs(dev, iova, 200, DMA_FROM_DEVICE, DMA_ATTR_REQUIRE_COHERENT);
+	{ 100, 200, DMA_FROM_DEVICE, DMA_ATTR_REQUIRE_COHERENT, false,
+	  "a buffer that is never synced is copied" },
 #endif
-	return 0;
-}
+	/* Bounce buffers have no special access rights, so a privileged buffer is mapped directly. */
+	{ 100, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED, false, "a privileged buffer is copied" },
+};
 
-/* Bounce buffers have no special access rights, so a privileged buffer is mapped directly. */
-static int check_privileged(struct device *dev, u8 *memory)
+/* The pool has memory by now, so that a single map shows whether the module copies. */
+static int check_singles(struct device *dev)
 {
-	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_BIDIRECTIONAL,
-					       DMA_ATTR_PRIVILEGED);
 	int error = 0;
 
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "a privileged buffer is not mapped");
-	if (found(dev, iova) != memory + 100)
-		error = wrong(dev, "a privileged buffer is copied");
-	dma_unmap_single_attrs(dev, iova, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED);
+	for (u32 i = 0; i < ARRAY_SIZE(singles) && !error; i++) {
+		struct buffer buffer = { .memory = memory + singles[i].offset,
+					 .bytes = singles[i].bytes, .dir = singles[i].dir };
+
+		if (singles[i].copied && buffer.bytes > limit)
+			continue;
+		error = map_soon(dev, &buffer, singles[i].attrs, 1);
+		if (error)
+			break;
+		if (is_copied(dev, &buffer) != singles[i].copied)
+			error = wrong(dev, singles[i].wrong);
+		unmap(dev, &buffer, singles[i].attrs);
+	}
 	return error;
 }
 
@@ -427,7 +407,7 @@ static int check_privileged(struct device *dev, u8 *memory)
  * With a minimum alignment mask the offset in the page stays; a buffer across pages is then
  * mapped.
  */
-static int check_offset(struct device *dev, u8 *memory)
+static int check_offset(struct device *dev)
 {
 	struct buffer buffer = { .memory = memory + 1000, .bytes = 200 };
 	int error;
@@ -482,15 +462,14 @@ static void free_list(struct sg_table *table)
 }
 
 /* Compares each byte of a mapped list with the device's view, then writes as the device. */
-static int compare_list(struct device *dev, struct sg_table *table,
-			enum dma_data_direction dir)
+static int compare_list(struct device *dev, struct sg_table *table)
 {
 	struct scatterlist *sg, *out = table->sgl;
 	size_t used = 0;
 	int i;
 
 	for_each_sgtable_sg(table, sg, i) {
-		u8 *memory = sg_virt(sg);
+		u8 *bytes = sg_virt(sg);
 		size_t at, part;
 
 		for (at = 0; at < sg->length; at += part) {
@@ -498,7 +477,7 @@ static int compare_list(struct device *dev, struct sg_table *table,
 			u8 *page = found(dev, iova);
 
 			part = in_page(iova, min(sg->length - at, sg_dma_len(out) - used));
-			if (!page || memcmp(page, memory + at, part))
+			if (!page || memcmp(page, bytes + at, part))
 				return wrong(dev, "the device finds another list");
 			memset(page, 0xbb, part);
 			used += part;
@@ -549,14 +528,14 @@ static int check_list(struct device *dev, const size_t *bytes, bool copied)
 	if (is_list_copied(dev, &table) != copied)
 		error = wrong(dev, "the first of a list is not copied, or is");
 	if (!error)
-		error = compare_list(dev, &table, DMA_BIDIRECTIONAL);
+		error = compare_list(dev, &table);
 	dma_sync_sgtable_for_cpu(dev, &table, DMA_BIDIRECTIONAL);
 	if (!error && !is_list_filled(&table, 0xbb))
 		error = wrong(dev, "a sync does not bring a list back");
 	fill_list(&table, 0xcc);
 	dma_sync_sgtable_for_device(dev, &table, DMA_BIDIRECTIONAL);
 	if (!error)
-		error = compare_list(dev, &table, DMA_BIDIRECTIONAL);
+		error = compare_list(dev, &table);
 	writes(dev, sg_dma_address(table.sgl), table.sgl->length, 0xdd);
 	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	if (!error && *(u8 *)sg_virt(table.sgl) != 0xdd)
@@ -572,63 +551,47 @@ free:
  */
 static int check_row(struct device *dev)
 {
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL | __GFP_ZERO);
 	struct scatterlist list[2];
-	int try, error = 0;
+	int count, error = 0;
 
-	if (!memory)
-		return -ENOMEM;
-	/* Wait until the pool has memory. */
-	for (try = 0; try < TRIES; try++) {
-		sg_init_table(list, 2);
-		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
-		sg_set_buf(&list[1], memory + 2 * PAGE_SIZE, 50);
-		if (!dma_map_sg(dev, list, 2, DMA_TO_DEVICE)) {
-			error = wrong(dev, "a row was not mapped");
-			goto free;
-		}
-		if (found(dev, sg_dma_address(list)) != sg_virt(list))
-			break;
-		dma_unmap_sg(dev, list, 2, DMA_TO_DEVICE);
-		msleep(20);
-	}
-	if (try == TRIES) {
+	sg_init_table(list, 2);
+	sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
+	sg_set_buf(&list[1], memory + 2 * PAGE_SIZE, 50);
+	count = map_list_soon(dev, list, 2, DMA_TO_DEVICE, 0, TRIES);
+	if (count < 0)
+		return count;
+	if (found(dev, sg_dma_address(list)) == sg_virt(list))
 		error = wrong(dev, "a small row is not copied");
-		goto free;
-	}
-	if (offset_in_page(sg_dma_address(&list[0]) + 100) ||
-	    offset_in_page(sg_dma_address(&list[1])))
+	else if (offset_in_page(sg_dma_address(&list[0]) + 100) ||
+		 offset_in_page(sg_dma_address(&list[1])))
 		error = wrong(dev, "a row of pages is broken within a page");
 	dma_unmap_sg(dev, list, 2, DMA_TO_DEVICE);
-free:
-	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
 
 /* Lists of small segments, of some small segments, and of segments that are too large together. */
 static int check_lists(struct device *dev)
 {
-	const size_t small[] = { 1, limit / 16, limit / 8 };
-	/* Exactly the limit, if the limit is a multiple of 4. */
-	const size_t exact[] = { 1, limit / 8, limit / 4 - limit / 8 - 1 };
-	const size_t mixed[] = { 9, 3 * PAGE_SIZE - 5, 7 };
-	const size_t together[] = { limit / 12 + 2, limit / 12, limit / 12 + 2 };
-	const size_t large[] = { limit + 1, 2 * PAGE_SIZE, 3 * PAGE_SIZE };
-	int error = check_list(dev, small, true);
+	const struct {
+		size_t bytes[3];
+		bool copied;
+	} lists[] = {
+		{ { 1, limit / 16, limit / 8 }, true },
+		/* Exactly the limit, if the limit is a multiple of 4. */
+		{ { 1, limit / 8, limit / 4 - limit / 8 - 1 }, true },
+		{ { 9, 3 * PAGE_SIZE - 5, 7 }, false },
+		{ { limit / 12 + 2, limit / 12, limit / 12 + 2 }, false },
+		{ { limit + 1, 2 * PAGE_SIZE, 3 * PAGE_SIZE }, false },
+	};
+	int error = 0;
 
-	if (!error)
-		error = check_row(dev);
-	if (!error)
-		error = check_list(dev, exact, true);
-	if (!error)
-		error = check_list(dev, mixed, false);
-	if (!error)
-		error = check_list(dev, together, false);
-	return error ? error : check_list(dev, large, false);
+	for (u32 i = 0; i < ARRAY_SIZE(lists) && !error; i++)
+		error = check_list(dev, lists[i].bytes, lists[i].copied);
+	return error ?: check_row(dev);
 }
 
 /* The pool's addresses are above the mask of such a device or of its bus. */
-static int check_narrow(struct device *dev, u8 *memory, u64 last)
+static int check_narrow(struct device *dev, u64 last)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 60 };
 	int error = map(dev, &buffer, false);
@@ -641,63 +604,40 @@ static int check_narrow(struct device *dev, u8 *memory, u64 last)
 	return error;
 }
 
-static int check_narrow_bus(struct device *dev, u8 *memory)
+static int check_narrow_bus(struct device *dev)
 {
 	int error;
 
 	dev->bus_dma_limit = DMA_BIT_MASK(24);
-	error = check_narrow(dev, memory, DMA_BIT_MASK(24));
+	error = check_narrow(dev, DMA_BIT_MASK(24));
 	dev->bus_dma_limit = 0;
 	return error;
 }
 
-static int plain(struct device *dev)
+static int plain(struct device *dev, u32 unused)
 {
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
-	int error;
-
-	if (!memory)
-		return -ENOMEM;
-	error = check_buffers(dev, memory);
-	free_pages_exact(memory, BUFFER_BYTES);
-	return error;
+	return check_buffers(dev);
 }
 
-static int checks(struct device *dev)
+static int checks(struct device *dev, u32 unused)
 {
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
 	int error;
 
-	if (!memory)
-		return -ENOMEM;
 	/* The module copies each segment separately, so segments are not merged. */
 	if (dma_get_merge_boundary(dev))
 		return wrong(dev, "there is a merge boundary");
-	error = check_buffers(dev, memory);
-	if (!error)
-		error = check_shared(dev, memory);
-	if (!error)
-		error = check_coherent(dev, memory, false);
-	if (!error)
-		error = check_privileged(dev, memory);
-	if (!error && limit >= PAGE_SIZE)
-		error = check_ring(dev, memory);
-	if (!error)
-		error = check_offset(dev, memory);
-	if (!error)
-		error = check_lists(dev);
+	error = check_buffers(dev) ?: check_singles(dev) ?: check_offset(dev) ?: check_lists(dev);
 	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(32)))
-		error = check_buffers(dev, memory);
+		error = check_buffers(dev);
 	if (!error)
-		error = check_narrow_bus(dev, memory);
+		error = check_narrow_bus(dev);
 	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(24)))
-		error = check_narrow(dev, memory, DMA_BIT_MASK(24));
-	free_pages_exact(memory, BUFFER_BYTES);
+		error = check_narrow(dev, DMA_BIT_MASK(24));
 	return error;
 }
 
 /* A sync longer than any copy is ignored. */
-static int sync_too_much(struct device *dev, u8 *memory)
+static int sync_too_much(struct device *dev, u32 unused)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 100, .dir = DMA_FROM_DEVICE };
 	int error;
@@ -716,7 +656,8 @@ static int sync_too_much(struct device *dev, u8 *memory)
 
 /* ---- more than there is room for ---- */
 
-#define FILLED	1100	/* a chunk of 2 MiB has room for 512 */
+#define FILLED	1100
+#define CHUNK_BUFFERS	512	/* in a chunk of 2 MiB */
 #define FILLED_BYTES	(PAGE_SIZE - 1)
 
 /*
@@ -777,8 +718,9 @@ static int list_in_full_pool(struct device *dev, struct buffer *buffers,
  * The module copies as many buffers as the pool holds; the device reads the right bytes of
  * every buffer.
  */
-static int fill_pool(struct device *dev, u32 least, u32 most)
+static int fill_pool(struct device *dev, u32 grows)
 {
+	u32 least = grows ? 600 : 300, most = grows ? FILLED : CHUNK_BUFFERS;
 	struct buffer *buffers = kvcalloc(FILLED, sizeof(*buffers), GFP_KERNEL);
 	u32 i, copied = 0, done;
 	int error = 0;
@@ -809,7 +751,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 	if (!error)
 		error = list_in_full_pool(dev, buffers, copied == most);
 	/* The worker that frees unused chunks finds every chunk in use. */
-	if (most == FILLED)
+	if (grows)
 		msleep(12000);
 	for (i = 0; i < done; i++) {
 		unmap(dev, &buffers[i], 0);
@@ -829,7 +771,7 @@ static struct {
 	u32 *bounces[KEPT];	/* the copy that the device reaches */
 } kept;
 
-static int keep(struct device *dev)
+static int keep(struct device *dev, u32 unused)
 {
 	bool right = true;
 	int error = 0;
@@ -847,7 +789,7 @@ static int keep(struct device *dev)
 			break;
 		writes(dev, buffer->iova, buffer->bytes, 0x22);
 		kept.bounces[i] = (u32 *)found(dev, buffer->iova);
-		right &= !registers || is_allowed(dev, buffer, 0);
+		right &= !registers || is_allowed(dev, buffer);
 	}
 	kept.dev = get_device(dev);
 	if (!error && !right)
@@ -877,10 +819,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 	kept.dev = NULL;
 	return error;
 }
-
-static const struct kernel_param_ops release_ops = { .set = release_kept };
-module_param_cb(release, &release_ops, NULL, 0200);
-MODULE_PARM_DESC(release, "write: unmap the kept buffers");
+TEST_PARAM(release, 0200, "write: unmap the kept buffers", .set = release_kept);
 
 /* A late thread of a removed driver cannot map. */
 static int late(const char *text, const struct kernel_param *param)
@@ -889,16 +828,13 @@ static int late(const char *text, const struct kernel_param *param)
 
 	if (!kept.dev)
 		return -ENODEV;
-	buffer.iova = dma_map_single(kept.dev, buffer.memory, buffer.bytes, buffer.dir);
-	if (dma_mapping_error(kept.dev, buffer.iova))
+	if (!can_map(kept.dev, &buffer))
 		return 0;
-	unmap(kept.dev, &buffer, 0);
 	return wrong(kept.dev, "something was mapped when no driver was left");
 }
-
-static const struct kernel_param_ops late_ops = { .set = late };
-module_param_cb(late, &late_ops, NULL, 0200);
-MODULE_PARM_DESC(late, "write: map for the device of the kept buffers; fails if the map succeeds");
+TEST_PARAM(late, 0200,
+	   "write: map for the device of the kept buffers; fails if the map succeeds",
+	   .set = late);
 
 static u32 failed_maps;
 module_param(failed_maps, uint, 0444);
@@ -913,89 +849,65 @@ static int get_reached(char *text, const struct kernel_param *param)
 		reached += !!found(kept.dev, kept.buffers[i].iova);
 	return sysfs_emit(text, "%u\n", reached);
 }
-
-static const struct kernel_param_ops reached_ops = { .get = get_reached };
-module_param_cb(reached, &reached_ops, NULL, 0400);
-MODULE_PARM_DESC(reached, "number of kept buffers that the device reaches");
+TEST_PARAM(reached, 0400, "number of kept buffers that the device reaches", .get = get_reached);
 
 /* Maps a small buffer of kind @text, which may be copied. No kept buffer has such a kind. */
 static int small(const char *text, const struct kernel_param *param)
 {
 	static const size_t sizes[] = { 100, 300, 600, 3000 };
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
-	struct buffer buffer = { .memory = memory + 256 };
+	struct buffer buffer;
+	u8 *page;
 	u32 kind;
-	int error = kstrtouint(text, 0, &kind);
 
-	if (!kept.dev || !memory || error)
+	if (!kept.dev || kstrtouint(text, 0, &kind))
 		return -EINVAL;
+	page = (u8 *)__get_free_page(GFP_KERNEL);
+	if (!page)
+		return -ENOMEM;
+	buffer.memory = page + 256;
 	buffer.bytes = sizes[kind % 4];
 	buffer.dir = kind / 4 % 3;
-	buffer.iova = dma_map_single(kept.dev, buffer.memory, buffer.bytes, buffer.dir);
-	if (!dma_mapping_error(kept.dev, buffer.iova))
-		unmap(kept.dev, &buffer, 0);
-	free_page((unsigned long)memory);
+	can_map(kept.dev, &buffer);
+	free_page((unsigned long)page);
 	return 0;
 }
-
-static const struct kernel_param_ops small_ops = { .set = small };
-module_param_cb(small, &small_ops, NULL, 0200);
-MODULE_PARM_DESC(small, "write a kind: map a small buffer of the kind for the device of the kept buffers; may fail");
+TEST_PARAM(small, 0200,
+	   "write a kind: map a small buffer of the kind for the device of the kept buffers; may fail",
+	   .set = small);
 
 /* Maps buffers that are too large to copy, and device registers; each map may fail. */
 static int scarce(const char *text, const struct kernel_param *param)
 {
 	struct buffer buffer = { .bytes = 5000, .dir = DMA_FROM_DEVICE };
 	struct device *dev = kept.dev;
-	u8 *memory;
+	u8 *pages;
 	u32 i;
 
 	if (!dev)
 		return -ENODEV;
-	memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
-	if (!memory)
+	pages = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	if (!pages)
 		return -ENOMEM;
-	buffer.memory = memory + 100;
-	for (i = 0; i < 6; i++) {
-		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (dma_mapping_error(dev, buffer.iova))
-			failed_maps++;
-		else
-			unmap(dev, &buffer, 0);
-	}
+	buffer.memory = pages + 100;
+	for (i = 0; i < 6; i++)
+		failed_maps += !can_map(dev, &buffer);
 	buffer.iova = dma_map_resource(dev, pci_resource_start(to_pci_dev(dev), 0), PAGE_SIZE,
 				       DMA_BIDIRECTIONAL, 0);
 	if (dma_mapping_error(dev, buffer.iova))
 		failed_maps++;
 	else
 		dma_unmap_resource(dev, buffer.iova, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
-	free_pages_exact(memory, BUFFER_BYTES);
+	free_pages_exact(pages, BUFFER_BYTES);
 	return 0;
 }
+TEST_PARAM(scarce, 0200,
+	   "write: map large buffers and registers for the device of the kept buffers; may fail",
+	   .set = scarce);
 
-static const struct kernel_param_ops scarce_ops = { .set = scarce };
-module_param_cb(scarce, &scarce_ops, NULL, 0200);
-MODULE_PARM_DESC(scarce, "write: map large buffers and registers for the device of the kept buffers; may fail");
-
-/* Returns whether a device write to a kept copy lands; restores the copy. */
+/* Returns whether a device write to a kept copy lands. */
 static bool lands(void __iomem *registers, u32 at)
 {
-	phys_addr_t phys = virt_to_phys(kept.bounces[at]);
-	dma_addr_t iova = kept.buffers[at].iova;
-	u32 before = READ_ONCE(*kept.bounces[at]);
-	bool landed;
-
-	writel(4, registers + 0x0c);
-	writel(0xa, registers + 0x18);
-	writel(lower_32_bits(iova), registers + 0x04);
-	writel(upper_32_bits(iova), registers + 0x08);
-	writel(lower_32_bits(phys), registers + 0x1c);
-	writel(upper_32_bits(phys), registers + 0x20);
-	writel(1, registers + 0x14);
-	readl(registers + 0x00);
-	landed = READ_ONCE(*kept.bounces[at]) != before;
-	WRITE_ONCE(*kept.bounces[at], before);
-	return landed;
+	return test_write_lands(registers, kept.buffers[at].iova, kept.bounces[at]);
 }
 
 /*
@@ -1003,22 +915,20 @@ static bool lands(void __iomem *registers, u32 at)
  * pool holds a single chunk, so a buffer of another kind replaces the chunk and may reuse the
  * chunk's memory.
  */
-static int stale(struct pci_dev *pdev)
+static int stale(struct device *dev, u32 unused)
 {
-	struct device *dev = &pdev->dev;
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
 	struct buffer other = { .memory = memory, .bytes = 100, .dir = DMA_TO_DEVICE };
 	struct buffer *one = &kept.buffers[0];
-	void __iomem *registers = pcim_iomap(pdev, 0, 0);
-	int error = registers && memory ? 0 : -ENOMEM;
+	void __iomem *registers = pcim_iomap(to_pci_dev(dev), 0, 0);
+	int error;
 
-	if (error)
-		goto free;
-	pci_set_master(pdev);
+	if (!registers)
+		return -ENOMEM;
+	pci_set_master(to_pci_dev(dev));
 	*one = (struct buffer){ .memory = memory, .bytes = 100, .dir = DMA_FROM_DEVICE };
 	error = map(dev, one, true);
 	if (error)
-		goto free;
+		return error;
 	kept.bounces[0] = (u32 *)found(dev, one->iova);
 	if (!lands(registers, 0))
 		error = wrong(dev, "the device does not reach a copy");
@@ -1026,27 +936,22 @@ static int stale(struct pci_dev *pdev)
 	if (!error)
 		error = map(dev, &other, true);
 	if (error)
-		goto free;
+		return error;
 	if (lands(registers, 0))
 		error = wrong(dev, "the device reaches memory that the pool has freed");
 	unmap(dev, &other, 0);
-free:
-	free_page((unsigned long)memory);
 	return error;
 }
 
 /* A new chunk shows the device nothing of the memory's earlier content. Needs init_on_alloc=0. */
-static int fresh(struct device *dev)
+static int fresh(struct device *dev, u32 unused)
 {
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL | __GFP_ZERO);
 	struct buffer buffer = { .memory = memory, .bytes = 1 };
 	struct page *pages[16];
 	int error = 0;
 	u32 i, at;
 	u8 *page;
 
-	if (!memory)
-		return -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(pages); i++) {
 		pages[i] = alloc_pages(GFP_KERNEL | __GFP_NOWARN, 9);
 		if (pages[i])
@@ -1057,7 +962,7 @@ static int fresh(struct device *dev)
 			__free_pages(pages[i], 9);
 	error = map(dev, &buffer, true);
 	if (error)
-		goto free;
+		return error;
 	for (i = 0; i < 512 && !error; i++) {
 		page = found(dev, (buffer.iova & ~(dma_addr_t)(0x200000 - 1)) + i * PAGE_SIZE);
 		for (at = 0; at < PAGE_SIZE && !error; at++)
@@ -1065,8 +970,6 @@ static int fresh(struct device *dev)
 				error = wrong(dev, "the device finds earlier content of a chunk's memory");
 	}
 	unmap(dev, &buffer, 0);
-free:
-	free_page((unsigned long)memory);
 	return error;
 }
 
@@ -1098,10 +1001,9 @@ static int fire(const char *text, const struct kernel_param *param)
 		return -EIO;
 	return landed ? 0 : -EFAULT;
 }
-
-static const struct kernel_param_ops fire_ops = { .set = fire };
-module_param_cb(fire, &fire_ops, NULL, 0200);
-MODULE_PARM_DESC(fire, "write: the device writes to all kept buffers. EFAULT: no write lands; EPERM: a write to a read-only buffer lands");
+TEST_PARAM(fire, 0200,
+	   "write: the device writes to all kept buffers. EFAULT: no write lands; EPERM: a write to a read-only buffer lands",
+	   .set = fire);
 
 /*
  * Drivers of NICs (qede, mlx4, atlantic, fm10k) map a page as a whole and use the page in
@@ -1109,28 +1011,16 @@ MODULE_PARM_DESC(fire, "write: the device writes to all kept buffers. EFAULT: no
  * while the device owns the second half, and unmaps the page without DMA_ATTR_SKIP_CPU_SYNC.
  * @syncs: the driver syncs a packet before reading; qede and hfi1 do not
  */
-static int flip(struct device *dev, bool syncs)
+static int flip(struct device *dev, u32 syncs)
 {
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL | __GFP_ZERO);
+	struct buffer page = { .memory = memory, .bytes = PAGE_SIZE, .dir = DMA_FROM_DEVICE };
 	u8 *shared = memory + 2048 - sizeof(struct skb_shared_info);
-	dma_addr_t iova;
-	int try, error = 0;
+	int error = map_soon(dev, &page, 0, TRIES);
+	dma_addr_t iova = page.iova;
 
-	if (!memory)
-		return -ENOMEM;
-	/* Wait until the pool has memory, if the module copies such a page. */
-	for (try = 0; try < TRIES; try++) {
-		iova = dma_map_page(dev, virt_to_page(memory), 0, PAGE_SIZE, DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, iova))
-			return wrong(dev, "a page was not mapped");
-		if (found(dev, iova) != memory)
-			break;
-		dma_unmap_page(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE);
-		msleep(20);
-	}
-	if (try == TRIES)
-		iova = dma_map_page(dev, virt_to_page(memory), 0, PAGE_SIZE, DMA_FROM_DEVICE);
-	dev_info(dev, "copied: flip: the page is %s\n", found(dev, iova) == memory ? "mapped" : "copied");
+	if (error)
+		return error;
+	dev_info(dev, "copied: flip: the page is %s\n", is_copied(dev, &page) ? "copied" : "mapped");
 	/* The device receives into the first half. */
 	writes(dev, iova + 64, 1514, 0x22);
 	if (syncs)
@@ -1143,33 +1033,32 @@ static int flip(struct device *dev, bool syncs)
 	if (syncs)
 		dma_sync_single_range_for_cpu(dev, iova, 2048 + 64, 1514, DMA_FROM_DEVICE);
 	/* The device writes nothing more. */
-	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	unmap(dev, &page, 0);
 	if (!is_filled(shared, sizeof(struct skb_shared_info), 0x77)) {
 		dev_err(dev, "copied: flip: skb_shared_info begins with %02x\n", *shared);
 		error = wrong(dev, "flip: the unmap has overwritten the stack's half of the page");
 	}
-	free_page((unsigned long)memory);
 	return error;
 }
 
-struct alignment {
-	const char *mode;
+enum alignment { ALIGN_1, ALIGN_2, ALIGN_BEGIN, ALIGN_END, ALIGN_ROW, ALIGN_PAGE, ALIGN_FEW,
+		 ALIGN_LARGE };
+
+static const struct {
 	int segments;
 	size_t bytes;		/* of each segment */
 	size_t first, second;	/* offset in the first page of each segment */
-};
-
-static const struct alignment alignments[] = {
-	{ "align1", 1, 512, 1, 0 },
-	{ "align2", 2, 512, 1, 17 },
+} alignments[] = {
+	[ALIGN_1] = { 1, 512, 1, 0 },
+	[ALIGN_2] = { 2, 512, 1, 17 },
 	/* Looks like contiguous pages at the first segment's end, the second's begin, or both. */
-	{ "align_begin", 2, 512, 1, 0 },
-	{ "align_end", 2, 511, PAGE_SIZE - 511, 17 },
-	{ "align_row", 2, 511, PAGE_SIZE - 511, 0 },
+	[ALIGN_BEGIN] = { 2, 512, 1, 0 },
+	[ALIGN_END] = { 2, 511, PAGE_SIZE - 511, 17 },
+	[ALIGN_ROW] = { 2, 511, PAGE_SIZE - 511, 0 },
 	/* In a bounce buffer of a page. */
-	{ "align_page", 1, 3000, 1, 0 },
-	{ "align_few", 1, 2, PAGE_SIZE - 3, 0 },
-	{ "align_large", 1, 8192, 1, 0 },
+	[ALIGN_PAGE] = { 1, 3000, 1, 0 },
+	[ALIGN_FEW] = { 1, 2, PAGE_SIZE - 3, 0 },
+	[ALIGN_LARGE] = { 1, 8192, 1, 0 },
 };
 
 /*
@@ -1177,43 +1066,35 @@ static const struct alignment alignments[] = {
  * elsewhere, and the driver copies those bytes into the buffer after a sync and before the
  * unmap (sdhci_adma_table_post(), sdhci_request_done()).
  */
-static int align(struct device *dev, const struct alignment *a)
+static int align(struct device *dev, u32 alignment)
 {
-	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
+	const size_t bytes = alignments[alignment].bytes;
+	const int segments = alignments[alignment].segments;
 	struct scatterlist list[2], *sg;
-	int i, try, count = 0, error = 0;
+	int i, count, error = 0;
 
-	if (!memory)
-		return -ENOMEM;
-	for (try = 0; try < 10; try++) {
-		sg_init_table(list, a->segments);
-		for_each_sg(list, sg, a->segments, i)
-			sg_set_page(sg, virt_to_page(memory + i * 4 * PAGE_SIZE), a->bytes, i ? a->second : a->first);
-		count = dma_map_sg(dev, list, a->segments, DMA_FROM_DEVICE);
-		if (!count)
-			return wrong(dev, "align: not mapped");
-		if (found(dev, sg_dma_address(list)) != sg_virt(list))
-			break;
-		dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
-		msleep(20);
-	}
-	if (try == 10)
-		count = dma_map_sg(dev, list, a->segments, DMA_FROM_DEVICE);
-	dev_info(dev, "copied: align: %d of %zu bytes, %s, at 0x%llx\n", a->segments, a->bytes,
-		 found(dev, sg_dma_address(list)) == sg_virt(list) ? "mapped" : "copied", (u64)sg_dma_address(list));
+	sg_init_table(list, segments);
+	for_each_sg(list, sg, segments, i)
+		sg_set_page(sg, virt_to_page(memory + i * BUFFER_BYTES), bytes,
+			    i ? alignments[alignment].second : alignments[alignment].first);
+	count = map_list_soon(dev, list, segments, DMA_FROM_DEVICE, 0, 10);
+	if (count < 0)
+		return count;
+	dev_info(dev, "copied: align: %d of %zu bytes, %s, at 0x%llx\n", segments, bytes,
+		 found(dev, sg_dma_address(list)) == sg_virt(list) ? "mapped" : "copied",
+		 (u64)sg_dma_address(list));
 	for_each_sg(list, sg, count, i) {
 		size_t skip = min_t(size_t, -sg_dma_address(sg) & 3, sg_dma_len(sg));
 
 		writes(dev, sg_dma_address(sg) + skip, sg_dma_len(sg) - skip, 0x22);
 	}
-	dma_sync_sg_for_cpu(dev, list, a->segments, DMA_FROM_DEVICE);
+	dma_sync_sg_for_cpu(dev, list, segments, DMA_FROM_DEVICE);
 	for_each_sg(list, sg, count, i)
 		memset(sg_virt(sg), 0x22, min_t(size_t, -sg_dma_address(sg) & 3, sg_dma_len(sg)));
-	dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
-	for_each_sg(list, sg, a->segments, i)
-		if (!is_filled(sg_virt(sg), a->bytes, 0x22))
+	dma_unmap_sg(dev, list, segments, DMA_FROM_DEVICE);
+	for_each_sg(list, sg, segments, i)
+		if (!is_filled(sg_virt(sg), bytes, 0x22))
 			error = wrong(dev, "align: the unmap has overwritten the driver's bytes");
-	free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
 }
 
@@ -1254,54 +1135,26 @@ static int polls_of(struct device *dev, u8 *here, size_t bytes)
 	return error;
 }
 
-static int polls(struct device *dev)
+static int polls(struct device *dev, u32 unused)
 {
 	static const size_t sizes[] = { 2, 300, 2000, 5000 };
-	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
-	int i, error = memory ? 0 : -ENOMEM;
+	int error = 0;
 
-	for (i = 0; i < ARRAY_SIZE(sizes) && !error; i++)
+	for (u32 i = 0; i < ARRAY_SIZE(sizes) && !error; i++)
 		error = polls_of(dev, memory + 64, sizes[i]) ?: polls_of(dev, memory + 61, sizes[i]);
-	if (memory)
-		free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
 }
 
-/* Waits until the pool has memory, if the module copies such a page. Returns the IOVA. */
-static dma_addr_t map_copied(struct device *dev, u8 *memory, int dir, unsigned long attrs)
-{
-	dma_addr_t iova = 0;
-	int try;
-
-	for (try = 0; try < 10; try++) {
-		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir, attrs);
-		if (found(dev, iova) != memory)
-			break;
-		dma_unmap_single_attrs(dev, iova, PAGE_SIZE, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
-		msleep(20);
-	}
-	if (try == 10)
-		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir, attrs);
-	dev_info(dev, "copied: %s: %s\n", mode, try == 10 ? "mapped" : "copied");
-	return iova;
-}
-
 /* drm_gem_map_dma_buf() for an importer that writes: a list of a page, without any sync. */
-static int prime(struct device *dev, u8 *memory)
+static int prime(struct device *dev, u32 unused)
 {
 	struct scatterlist list;
-	int try, error = 0;
+	int count, error = 0;
 
-	for (try = 0; try < 10; try++) {
-		sg_init_one(&list, memory, PAGE_SIZE);
-		if (!dma_map_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC))
-			return wrong(dev, "prime: not mapped");
-		if (found(dev, sg_dma_address(&list)) != memory)
-			break;
-		if (try < 9)
-			dma_unmap_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
-		msleep(20);
-	}
+	sg_init_one(&list, memory, PAGE_SIZE);
+	count = map_list_soon(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC, 10);
+	if (count < 0)
+		return count;
 	writes(dev, sg_dma_address(&list), PAGE_SIZE, 0x22);
 	if (!is_filled(memory, PAGE_SIZE, 0x22))
 		error = wrong(dev, "prime: the device's bytes are not visible while mapped");
@@ -1312,77 +1165,64 @@ static int prime(struct device *dev, u8 *memory)
 }
 
 /* drm_gpusvm_get_pages() for a GPU that only reads: the CPU continues to write. */
-static int svm(struct device *dev, u8 *memory)
+static int svm(struct device *dev, u32 unused)
 {
-	dma_addr_t iova = map_copied(dev, memory, DMA_TO_DEVICE, 0);
-	int error = 0;
+	struct buffer page = { .memory = memory, .bytes = PAGE_SIZE, .dir = DMA_TO_DEVICE };
+	int error = map_soon(dev, &page, 0, 10);
 
+	if (error)
+		return error;
 	memset(memory, 0x33, PAGE_SIZE);
-	if (!is_like(dev, iova, memory, PAGE_SIZE))
+	if (!is_like(dev, page.iova, memory, PAGE_SIZE))
 		error = wrong(dev, "svm: the device reads old bytes");
-	dma_unmap_single(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
+	unmap(dev, &page, 0);
 	return error;
 }
 
-static int pattern(struct device *dev, int (*run)(struct device *, u8 *))
-{
-	u8 *memory = (u8 *)get_zeroed_page(GFP_KERNEL);
-	int error = memory ? run(dev, memory) : -ENOMEM;
-
-	free_page((unsigned long)memory);
-	return error;
-}
+static const struct test_mode modes[] = {
+	{ "checks", "all kinds of buffers and lists, for several DMA masks", checks },
+	{ "plain", "the same buffers from a driver that sets no DMA mask", plain },
+	{ "fill", "more buffers than a chunk of 2 MiB holds, for a pool of a single chunk: the module maps the rest without a copy",
+	  fill_pool, false },
+	{ "many", "as fill, for a pool that may grow", fill_pool, true },
+	{ "size", "a sync that is longer than any copy", sync_too_much },
+	{ "stale", "a device write to a copy after the pool has freed the copy's memory", stale },
+	{ "fresh", "the content of a new chunk beside the buffer", fresh },
+	{ "flip", "a receive page that is used in halves, with syncs", flip, true },
+	{ "unsynced", "the same without syncs", flip, false },
+	{ "prime", "a page that the driver shares with the device for writing", prime },
+	{ "svm", "a page that the driver shares with the device for reading", svm },
+	{ "align1", "a driver that writes between its sync and its unmap", align, ALIGN_1 },
+	{ "align2", "the same with two segments", align, ALIGN_2 },
+	{ "align_begin", "the second segment begins with a page", align, ALIGN_BEGIN },
+	{ "align_end", "the first segment ends with a page", align, ALIGN_END },
+	{ "align_row", "both", align, ALIGN_ROW },
+	{ "align_page", "in a bounce buffer of a page", align, ALIGN_PAGE },
+	{ "align_few", "no aligned byte", align, ALIGN_FEW },
+	{ "align_large", "too large to copy", align, ALIGN_LARGE },
+	{ "polls", "syncs of device writes to a bidirectional buffer", polls },
+	{ "keep", "buffers that outlive the driver until a write to the parameter release", keep },
+};
+TEST_MODES(modes);
 
 static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
-	int i, error = pcim_enable_device(pdev);
+	int error = pcim_enable_device(pdev);
 
-	if (!error && sysfs_streq(mode, "plain"))
-		return plain(&pdev->dev);
-	if (!error)
+	if (!error && test_modes.chosen->probe != plain)
 		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (error)
 		return error;
-	if (sysfs_streq(mode, "prime"))
-		return pattern(&pdev->dev, prime);
-	if (sysfs_streq(mode, "svm"))
-		return pattern(&pdev->dev, svm);
-	for (i = 0; i < ARRAY_SIZE(alignments); i++)
-		if (sysfs_streq(mode, alignments[i].mode))
-			return align(&pdev->dev, &alignments[i]);
-	if (sysfs_streq(mode, "polls"))
-		return polls(&pdev->dev);
-	if (sysfs_streq(mode, "flip"))
-		return flip(&pdev->dev, true);
-	if (sysfs_streq(mode, "unsynced"))
-		return flip(&pdev->dev, false);
-	if (sysfs_streq(mode, "fill"))
-		return fill_pool(&pdev->dev, 300, 512);
-	if (sysfs_streq(mode, "many"))
-		return fill_pool(&pdev->dev, 600, FILLED);
-	if (sysfs_streq(mode, "keep"))
-		return keep(&pdev->dev);
-	if (sysfs_streq(mode, "size"))
-		return pattern(&pdev->dev, sync_too_much);
-	if (sysfs_streq(mode, "stale"))
-		return stale(pdev);
-	if (sysfs_streq(mode, "fresh"))
-		return fresh(&pdev->dev);
-	return checks(&pdev->dev);
+	memory = alloc_pages_exact(MEMORY_BYTES, GFP_KERNEL | __GFP_ZERO);
+	if (!memory)
+		return -ENOMEM;
+	error = test_run_mode(pdev);
+	free_pages_exact(memory, MEMORY_BYTES);
+	return error;
 }
 
-static const struct pci_device_id copied_ids[] = {
-	{ PCI_DEVICE(0x1b36, 0x0005) },
-	{ }
-};
-MODULE_DEVICE_TABLE(pci, copied_ids);
-
-static struct pci_driver copied_driver = {
-	.name = KBUILD_MODNAME,
-	.id_table = copied_ids,
-	.probe = copied_probe,
-};
-module_pci_driver(copied_driver);
+TEST_DRIVER(copied_probe);
+module_pci_driver(test_driver);
 
 MODULE_DESCRIPTION("A driver whose small buffers are copied");
 MODULE_LICENSE("GPL");

@@ -256,22 +256,43 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 	return error;
 }
 
-/*
- * Lists with more pages than a block, lists with gaps (of 20, a single gap of a page with a
- * boundary of 64 KiB), and short lists.
- */
-static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
+static int check_lists(struct device *dev)
 {
-	static const u32 segments[] = { 40, 20, 16, 6, 3, 2 };
+	static const struct {
+		u32 segments;
+		bool pages;
+	} lists[] = {
+		/* More pages than a block. */
+		{ 40 },
+		/* Gaps; of 20, a single gap of a page with a boundary of 64 KiB. */
+		{ 20 }, { 16 }, { 6 },
+		/* Short lists. */
+		{ 3 }, { 2 },
+		/* A whole block of pages, a page less and a page more. */
+		{ 63, true }, { 64, true }, { 65, true },
+	};
 	int error = 0;
 
-	dma_set_seg_boundary(dev, boundary);
-	dma_set_max_seg_size(dev, longest);
-	for (int i = 0; i < ARRAY_SIZE(segments) && !error; i++)
-		error = check_list(dev, segments[i], false);
-	/* A whole block of pages, a page less and a page more. */
-	for (u32 count = 63; count <= 65 && !error; count++)
-		error = check_list(dev, count, true);
+	for (u32 i = 0; i < ARRAY_SIZE(lists) && !error; i++)
+		error = check_list(dev, lists[i].segments, lists[i].pages);
+	return error;
+}
+
+static int check_sg(struct device *dev)
+{
+	static const struct {
+		u64 boundary;
+		unsigned int longest;
+	} limits[] = {
+		{ DMA_BIT_MASK(32), 65536 }, { 0xffff, 65536 }, { 0x7fff, 32768 },
+	};
+	int error = 0;
+
+	for (u32 i = 0; i < ARRAY_SIZE(limits) && !error; i++) {
+		dma_set_seg_boundary(dev, limits[i].boundary);
+		dma_set_max_seg_size(dev, limits[i].longest);
+		error = check_lists(dev);
+	}
 	return error;
 }
 
@@ -296,14 +317,13 @@ static int shared_mmap(struct file *file, struct vm_area_struct *vma)
 static const struct file_operations shared_ops = { .mmap = shared_mmap };
 
 /*
- * Maps all pages except the first @skipped bytes into the process that binds the driver, and
- * compares.
+ * Maps @bytes of the memory from @skipped on into the process that binds the driver, and compares.
+ * No mapping may reach beyond the memory, wherever the mapping begins.
  */
-static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped)
+static int check_mmap(struct shared *shared, size_t skipped, size_t bytes, unsigned long flags,
+		      bool fits)
 {
-	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
-					       O_RDWR);
-	size_t bytes = shared->size - skipped, at;
+	struct file *file = anon_inode_getfile("rude", &shared_ops, shared, O_RDWR);
 	unsigned long user;
 	int error = 0;
 	u32 found;
@@ -313,8 +333,10 @@ static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped
 	user = vm_mmap(file, 0, bytes, PROT_READ | PROT_WRITE, flags, skipped);
 	fput(file);
 	if (IS_ERR_VALUE(user))
-		return wrong(shared->dev, "dma_mmap_coherent()");
-	for (at = 0; at < bytes && !error; at += PAGE_SIZE)
+		return fits ? wrong(shared->dev, "dma_mmap_coherent()") : 0;
+	if (!fits)
+		error = wrong(shared->dev, "more was mapped than there is");
+	for (size_t at = 0; at < bytes && !error; at += PAGE_SIZE)
 		if (get_user(found, (u32 __user *)(user + at)) ||
 		    found != (skipped + at) >> PAGE_SHIFT)
 			error = wrong(shared->dev, "another page was mapped");
@@ -322,28 +344,23 @@ static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped
 	return error;
 }
 
-/* No mapping may reach beyond the memory, wherever the mapping begins. */
-static int check_mmap_beyond(struct shared *shared, size_t bytes, size_t skipped)
-{
-	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
-					       O_RDWR);
-	unsigned long user;
-
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	user = vm_mmap(file, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       skipped);
-	fput(file);
-	if (IS_ERR_VALUE(user))
-		return 0;
-	vm_munmap(user, bytes);
-	return wrong(shared->dev, "more was mapped than there is");
-}
-
 static int check_mmaps(struct device *dev, size_t size)
 {
+	const struct {
+		size_t skipped, bytes;
+		unsigned long flags;
+		bool fits;
+	} maps[] = {
+		{ 0, size, MAP_SHARED, true },
+		{ 2 * PAGE_SIZE, size - 2 * PAGE_SIZE, MAP_SHARED, true },
+		{ 0, size, MAP_PRIVATE, true },
+		{ 0, size + PAGE_SIZE, MAP_SHARED, false },
+		{ 2 * PAGE_SIZE, size, MAP_SHARED, false },
+		{ size, PAGE_SIZE, MAP_SHARED, false },
+		{ size + PAGE_SIZE, PAGE_SIZE, MAP_SHARED, false },
+	};
 	struct shared shared = { .dev = dev, .size = size };
-	int error;
+	int error = 0;
 	size_t at;
 
 	shared.memory = dma_alloc_coherent(dev, size, &shared.iova, GFP_KERNEL);
@@ -351,19 +368,9 @@ static int check_mmaps(struct device *dev, size_t size)
 		return wrong(dev, "dma_alloc_coherent() failed");
 	for (at = 0; at < size; at += PAGE_SIZE)
 		*(u32 *)(shared.memory + at) = at >> PAGE_SHIFT;
-	error = check_mmap(&shared, MAP_SHARED, 0);
-	if (!error)
-		error = check_mmap(&shared, MAP_SHARED, 2 * PAGE_SIZE);
-	if (!error)
-		error = check_mmap(&shared, MAP_PRIVATE, 0);
-	if (!error)
-		error = check_mmap_beyond(&shared, size + PAGE_SIZE, 0);
-	if (!error)
-		error = check_mmap_beyond(&shared, size, 2 * PAGE_SIZE);
-	if (!error)
-		error = check_mmap_beyond(&shared, PAGE_SIZE, size);
-	if (!error)
-		error = check_mmap_beyond(&shared, PAGE_SIZE, size + PAGE_SIZE);
+	for (u32 i = 0; i < ARRAY_SIZE(maps) && !error; i++)
+		error = check_mmap(&shared, maps[i].skipped, maps[i].bytes, maps[i].flags,
+				   maps[i].fits);
 	dma_free_coherent(dev, size, shared.memory, shared.iova);
 	return error;
 }
@@ -450,7 +457,6 @@ static int check_pages(struct device *dev)
 {
 	struct page *page;
 	dma_addr_t iova;
-	int error;
 
 	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL,
 			       GFP_KERNEL);
@@ -458,8 +464,8 @@ static int check_pages(struct device *dev)
 		return wrong(dev, "dma_alloc_pages()");
 	dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
 
-	error = check_noncontiguous(dev, 9 * PAGE_SIZE);
-	return error ? error : check_noncontiguous(dev, NONCONTIGUOUS_MAX);
+	return check_noncontiguous(dev, 9 * PAGE_SIZE) ?:
+	       check_noncontiguous(dev, NONCONTIGUOUS_MAX);
 }
 
 static int check_coherents(struct device *dev, u64 mask)
@@ -474,11 +480,8 @@ static int check_coherents(struct device *dev, u64 mask)
 		if (!error && sizes[i] <= 65536)
 			error = check_coherent(dev, sizes[i], GFP_ATOMIC, mask);
 	}
-	if (!error)
-		error = check_mmaps(dev, 4 * PAGE_SIZE);
-	if (!error)
-		error = check_mmaps(dev, 300 * PAGE_SIZE);
-	return error ? error : check_pages(dev);
+	return error ?: check_mmaps(dev, 4 * PAGE_SIZE) ?: check_mmaps(dev, 300 * PAGE_SIZE) ?:
+	       check_pages(dev);
 }
 
 /* Freed memory is unreachable when the call returns, under every policy. */
@@ -586,31 +589,15 @@ int probe_api(struct device *dev, u32 kernel)
 	for (i = 0; i < masks && !error; i++) {
 		u64 mask = DMA_BIT_MASK(bits[i]);
 
-		error = dma_set_mask_and_coherent(dev, mask);
-		if (error)
+		if (dma_set_mask_and_coherent(dev, mask))
 			return wrong(dev, "a DMA mask was refused");
-		error = check_singles(dev, mask);
-		if (!error)
-			error = check_coherents(dev, mask);
-		if (!error)
-			error = check_sg(dev, DMA_BIT_MASK(32), 65536);
-		if (!error)
-			error = check_sg(dev, 0xffff, 65536);
-		if (!error)
-			error = check_sg(dev, 0x7fff, 32768);
-		if (!error)
-			error = check_resource(dev);
+		error = check_singles(dev, mask) ?: check_coherents(dev, mask) ?: check_sg(dev) ?:
+			check_resource(dev);
 	}
 	if (!error && is_ours)
-		error = check_empty_sg(dev);
-	if (!error && is_ours)
-		error = check_refused_segment(dev);
-	if (!error)
-		error = check_neighbours(dev);
-	if (!error)
-		error = check_freed(dev, PAGE_SIZE);
-	if (!error)
-		error = check_freed(dev, 20 * PAGE_SIZE);
+		error = check_empty_sg(dev) ?: check_refused_segment(dev);
+	error = error ?: check_neighbours(dev) ?: check_freed(dev, PAGE_SIZE) ?:
+		check_freed(dev, 20 * PAGE_SIZE);
 	if (!error && dma_get_required_mask(dev) == 0)
 		error = wrong(dev, "no required mask");
 	if (!error && dma_max_mapping_size(dev) < 262144)

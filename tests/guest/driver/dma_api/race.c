@@ -56,14 +56,12 @@ static bool is_allocated(size_t size)
 /* Tries each kind of map with operations that the device no longer has. */
 static int map_all_overtaken(struct page *page)
 {
+	static const u32 pages[] = { 1, 3, 128 };
 	struct device *dev = overtaken.dev;
 
-	if (map_overtaken(page, PAGE_SIZE) != DMA_MAPPING_ERROR)
-		return wrong(dev, "a page was mapped");
-	if (map_overtaken(page, 3 * PAGE_SIZE) != DMA_MAPPING_ERROR)
-		return wrong(dev, "some pages were mapped");
-	if (map_overtaken(page, 128 * PAGE_SIZE) != DMA_MAPPING_ERROR)
-		return wrong(dev, "many pages were mapped");
+	for (u32 i = 0; i < ARRAY_SIZE(pages); i++)
+		if (map_overtaken(page, pages[i] * PAGE_SIZE) != DMA_MAPPING_ERROR)
+			return wrong(dev, "pages were mapped");
 	if (list_is_mapped(page))
 		return wrong(dev, "a list was mapped");
 	if (is_allocated(PAGE_SIZE) || is_allocated(128 * PAGE_SIZE))
@@ -126,14 +124,14 @@ static void map_outrun(struct page *page, size_t size)
 }
 
 /* Maps two halves of @page in reverse order. */
-static void map_list_outrun(struct page *page, u32 pages)
+static void map_list_outrun(struct page *page, size_t size)
 {
 	struct scatterlist list[2];
 	int mapped;
 
 	sg_init_table(list, 2);
-	sg_set_page(&list[0], page + pages / 2, pages / 2 * PAGE_SIZE, 0);
-	sg_set_page(&list[1], page, pages / 2 * PAGE_SIZE, 0);
+	sg_set_page(&list[0], page + (size / 2 >> PAGE_SHIFT), size / 2, 0);
+	sg_set_page(&list[1], page, size / 2, 0);
 	mapped = dma_map_sg(outrun.dev, list, 2, DMA_TO_DEVICE);
 	set_dma_ops(outrun.dev, outrun.ops);
 	if (mapped)
@@ -143,6 +141,16 @@ static void map_list_outrun(struct page *page, u32 pages)
 /* Takes the device's operations away at the entry of a function, during each kind of map. */
 static int set_outrun(const char *text, const struct kernel_param *param)
 {
+	static const struct {
+		void (*map)(struct page *page, size_t size);
+		size_t size;
+	} maps[] = {
+		{ map_outrun, PAGE_SIZE + 100 },
+		{ map_outrun, PAGE_SIZE },
+		{ map_outrun, 128 * PAGE_SIZE },
+		{ map_list_outrun, 4 * PAGE_SIZE },
+		{ map_list_outrun, 128 * PAGE_SIZE },
+	};
 	struct kprobe probe = { .pre_handler = detach };
 	char name[32];
 	struct page *page;
@@ -161,11 +169,8 @@ static int set_outrun(const char *text, const struct kernel_param *param)
 	outrun.count = 0;
 	error = register_kprobe(&probe);
 	if (!error) {
-		map_outrun(page, PAGE_SIZE + 100);
-		map_outrun(page, PAGE_SIZE);
-		map_outrun(page, 128 * PAGE_SIZE);
-		map_list_outrun(page, 4);
-		map_list_outrun(page, 128);
+		for (u32 i = 0; i < ARRAY_SIZE(maps); i++)
+			maps[i].map(page, maps[i].size);
 		unregister_kprobe(&probe);
 		error = outrun.count ? 0 : wrong(outrun.dev, "no map calls the function");
 	}
@@ -236,12 +241,15 @@ TEST_PARAM(lock, 0200, "write: <address>=<ms>: hold the lock of a device", .set 
 
 /* ---- a map that is under way when its driver goes ---- */
 
-static const char * const tardy_kinds[] = {
-	"single", "list", "contiguous", "scattered", "registers"
-};
+enum { TARDY_SINGLE, TARDY_LIST, TARDY_CONTIGUOUS, TARDY_SCATTERED, TARDY_REGISTERS };
 
-enum { TARDY_SINGLE, TARDY_LIST, TARDY_CONTIGUOUS, TARDY_SCATTERED,
-       TARDY_REGISTERS };
+static const char * const tardy_kinds[] = {
+	[TARDY_SINGLE] = "single",
+	[TARDY_LIST] = "list",
+	[TARDY_CONTIGUOUS] = "contiguous",
+	[TARDY_SCATTERED] = "scattered",
+	[TARDY_REGISTERS] = "registers",
+};
 
 /* Larger than a block, so no map runs in an engine section. */
 #define TARDY_BYTES	(128 * PAGE_SIZE)
@@ -400,6 +408,11 @@ static const struct kernel_param_ops strange_ops = {
 module_param_cb(strange, &strange_ops, &tardy.strange, 0600);
 MODULE_PARM_DESC(strange, "write: the slow domain maps the next page wrongly: 1: other direction, 2: other page");
 
+static unsigned long tardy_attrs(void)
+{
+	return tardy.kind == TARDY_CONTIGUOUS ? DMA_ATTR_FORCE_CONTIGUOUS : 0;
+}
+
 static int map_tardy(struct device *dev)
 {
 	struct scatterlist *sg;
@@ -419,13 +432,9 @@ static int map_tardy(struct device *dev)
 			tardy.addr = sg_dma_address(tardy.table.sgl);
 		return error;
 	case TARDY_CONTIGUOUS:
-		tardy.memory = dma_alloc_attrs(dev, TARDY_BYTES, &tardy.addr,
-					       GFP_KERNEL,
-					       DMA_ATTR_FORCE_CONTIGUOUS);
-		return tardy.memory ? 0 : -ENOMEM;
 	case TARDY_SCATTERED:
-		tardy.memory = dma_alloc_coherent(dev, TARDY_BYTES, &tardy.addr,
-						  GFP_KERNEL);
+		tardy.memory = dma_alloc_attrs(dev, TARDY_BYTES, &tardy.addr, GFP_KERNEL,
+					       tardy_attrs());
 		return tardy.memory ? 0 : -ENOMEM;
 	case TARDY_REGISTERS:
 		tardy.addr = dma_map_resource(dev,
@@ -452,11 +461,8 @@ bool release_tardy(void)
 		sg_free_table(&tardy.table);
 		break;
 	case TARDY_CONTIGUOUS:
-		dma_free_attrs(dev, TARDY_BYTES, tardy.memory, tardy.addr,
-			       DMA_ATTR_FORCE_CONTIGUOUS);
-		break;
 	case TARDY_SCATTERED:
-		dma_free_coherent(dev, TARDY_BYTES, tardy.memory, tardy.addr);
+		dma_free_attrs(dev, TARDY_BYTES, tardy.memory, tardy.addr, tardy_attrs());
 		break;
 	case TARDY_REGISTERS:
 		dma_unmap_resource(dev, tardy.addr, PAGE_SIZE,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mode=ranges: on a write to the parameter ranges, a list of 1 GiB and some pages that maps the same
- * memory repeatedly; to the parameter large, maps that an IOMMU could map with large entries; to the
- * parameter chunk, a copy. mode=unrecorded, mode=unrecorded_chunk: the virtio-iommu driver loses its
- * records of a mapping, or of a pool's chunk.
+ * mode=ranges: on a write to the parameter ranges, a list of 1 GiB and some pages that maps the
+ * same memory repeatedly; to the parameter large, maps that an IOMMU could map with large entries;
+ * to the parameter chunk, a copy. mode=unrecorded, mode=unrecorded_chunk: the virtio-iommu driver
+ * loses its records of a mapping, or of a pool's chunk.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>

@@ -7,7 +7,7 @@
 
 #include "dma_api.h"
 
-/* Maps a page @count times, then unmaps: so many that their page tables are worth freeing, or fewer. */
+/* Many mappings of a page, whose page tables are worth freeing, or not. */
 int probe_many(struct device *dev, u32 count)
 {
 	dma_addr_t *iovas = kvmalloc_array(count, sizeof(*iovas), GFP_KERNEL);
@@ -90,8 +90,8 @@ static u64 interrupts_of(struct pci_dev *pdev)
 }
 
 /*
- * Maps of 2 MiB and then of a page until nothing below 4 GiB is free: no map covers the device's MSI
- * page.
+ * Maps of 2 MiB and then of a page until nothing below 4 GiB is free: no map covers the device's
+ * MSI page.
  */
 static int check_whole(struct pci_dev *pdev, struct page *page,
 		       dma_addr_t *iovas)

@@ -44,6 +44,21 @@ static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
 	return 0;
 }
 
+static int check_all_gone(struct device *dev, const dma_addr_t *at, u32 count, const char *what)
+{
+	int error = 0;
+
+	for (u32 i = 0; i < count && !error; i++)
+		error = check_gone(dev, at[i], what);
+	return error;
+}
+
+static void unmap_pages_deferred(struct device *dev, const dma_addr_t *at, u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		xsmmu_unmap_page_deferred(dev, at[i], PAGE_SIZE, DMA_FROM_DEVICE);
+}
+
 static int map_all(struct device *dev)
 {
 	u32 i;
@@ -61,21 +76,16 @@ static int map_all(struct device *dev)
 static int check_pages(struct device *dev, bool atomic)
 {
 	int error = map_all(dev);
-	u32 i;
 
 	if (error)
 		return error;
 	if (atomic)
 		local_bh_disable();
-	for (i = 0; i < PAGES; i++)
-		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
-					  DMA_FROM_DEVICE);
+	unmap_pages_deferred(dev, addrs, PAGES);
 	xsmmu_flush(dev);
 	if (atomic)
 		local_bh_enable();
-	for (i = 0; i < PAGES && !error; i++)
-		error = check_gone(dev, addrs[i], "a page after the flush");
-	return error;
+	return check_all_gone(dev, addrs, PAGES, "a page after the flush");
 }
 
 /* Slab memory (cannot be held), more than a page, more than a block. */
@@ -141,7 +151,7 @@ static int check_ordinary(struct device *dev)
 static int check_block(struct device *dev, u32 count, u32 used)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
-	int error = 0;
+	int error;
 	u32 i;
 
 	if (!block)
@@ -160,14 +170,11 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	for (i = 0; i < used / 2; i++)
 		xsmmu_block_unmap_page_deferred(block, i, DMA_FROM_DEVICE, 0);
 	xsmmu_flush(dev);
-	for (i = 0; i < used / 2 && !error; i++)
-		error = check_gone(dev, addrs[i], "a block's page after the flush");
+	error = check_all_gone(dev, addrs, used / 2, "a block's page after the flush");
 	xsmmu_block_free(block);
 	if (is_attached && used && !is_translated(dev, addrs[used - 1]))
 		error = wrong(dev, "a page went with its block's struct");
-	for (i = used / 2; i < used; i++)
-		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
-					  DMA_FROM_DEVICE);
+	unmap_pages_deferred(dev, addrs + used / 2, used - used / 2);
 	xsmmu_flush(dev);
 	return error;
 }
@@ -203,7 +210,6 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
 	int error;
-	u32 i;
 
 	if (!block)
 		return wrong(dev, "xsmmu_block_alloc() failed");
@@ -211,9 +217,8 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 	if (block->mapped)
 		xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
-	for (i = 0; i < (taken ? taken : count) && !error; i++)
-		error = check_gone(dev, block->handles[i],
-				   "a whole block after the flush");
+	error = error ?: check_all_gone(dev, block->handles, taken ?: count,
+					"a whole block after the flush");
 	xsmmu_block_free(block);
 	return error;
 }
@@ -357,28 +362,25 @@ static int check_maps(struct device *dev, bool atomic)
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		if (is_attached && !is_translated(dev, addrs[i]))
 			error = wrong(dev, "a page after the flush of its map");
-	for (i = PAGES / 2; i < PAGES && !error; i++)
-		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	if (!error)
+		unmap_pages_deferred(dev, addrs + PAGES / 2, PAGES - PAGES / 2);
 	xsmmu_flush(dev);
 	if (atomic)
 		local_bh_enable();
-	for (i = 0; i < PAGES && !error; i++)
-		error = check_gone(dev, addrs[i], "a page after all flushes");
-	return error;
+	return error ?: check_all_gone(dev, addrs, PAGES, "a page after all flushes");
 }
 
 /* The guest script counts the flushes. */
 static int maps_once(struct device *dev, u32 unused)
 {
 	int error = xsmmu_set_batch_aware(dev);
-	u32 i;
 
 	local_bh_disable();
-	error = error ? error : map_all_unflushed(dev);
+	error = error ?: map_all_unflushed(dev);
 	xsmmu_flush_maps(dev);
 	xsmmu_flush_maps(dev);
-	for (i = 0; i < PAGES && !error; i++)
-		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	if (!error)
+		unmap_pages_deferred(dev, addrs, PAGES);
 	xsmmu_flush(dev);
 	local_bh_enable();
 	return error;

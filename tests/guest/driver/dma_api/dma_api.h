@@ -31,6 +31,8 @@ int probe_bad_unmap(struct device *dev, u32 unused);
 int probe_tear(struct device *dev, u32 left);
 
 /* space.c */
+u32 map_often(struct device *dev, struct page *page, size_t size, dma_addr_t *iovas, u32 most);
+void unmap_often(struct device *dev, size_t size, const dma_addr_t *iovas, u32 count);
 int probe_many(struct device *dev, u32 count);
 int probe_row(struct device *dev, u32 unused);
 int probe_whole(struct device *dev, u32 ahead);

@@ -104,29 +104,19 @@ static size_t crowd_bytes(void)
 
 int probe_crowd(struct device *dev, u32 count)
 {
-	u32 i;
-
 	crowd.page = alloc_page(GFP_KERNEL);
 	if (crowd.dev || !crowd.page)
 		return -ENOMEM;
 	crowd.count = count;
-	for (i = 0; i < count; i++) {
-		crowd.addrs[i] = dma_map_page(dev, crowd.page, 0, crowd_bytes(),
-					      DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, crowd.addrs[i]))
-			return wrong(dev, "dma_map_page() failed");
-	}
+	if (map_often(dev, crowd.page, crowd_bytes(), crowd.addrs, count) != count)
+		return wrong(dev, "dma_map_page() failed");
 	crowd.dev = get_device(dev);
 	return 0;
 }
 
 static int release_crowd(void)
 {
-	u32 i;
-
-	for (i = 0; i < crowd.count; i++)
-		dma_unmap_page(crowd.dev, crowd.addrs[i], crowd_bytes(),
-			       DMA_TO_DEVICE);
+	unmap_often(crowd.dev, crowd_bytes(), crowd.addrs, crowd.count);
 	__free_page(crowd.page);
 	put_device(crowd.dev);
 	crowd.dev = NULL;

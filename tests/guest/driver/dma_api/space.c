@@ -7,6 +7,29 @@
 
 #include "dma_api.h"
 
+/* Maps @page until no IOVA is left. Returns the number of maps, at most @most. */
+u32 map_often(struct device *dev, struct page *page, size_t size, dma_addr_t *iovas, u32 most)
+{
+	u32 count = 0;
+
+	while (count < most) {
+		iovas[count] = dma_map_page(dev, page, 0, size, DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, iovas[count]))
+			break;
+		count++;
+		cond_resched();
+	}
+	return count;
+}
+
+void unmap_often(struct device *dev, size_t size, const dma_addr_t *iovas, u32 count)
+{
+	for (u32 i = 0; i < count; i++) {
+		dma_unmap_page(dev, iovas[i], size, DMA_TO_DEVICE);
+		cond_resched();
+	}
+}
+
 /* Many mappings of a page, whose page tables are worth freeing, or not. */
 int probe_many(struct device *dev, u32 count)
 {
@@ -14,15 +37,10 @@ int probe_many(struct device *dev, u32 count)
 	struct page *page = alloc_page(GFP_KERNEL);
 	u32 done = 0;
 
-	while (iovas && page && done < count) {
-		iovas[done] = dma_map_page(dev, page, 0, PAGE_SIZE,
-					   DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, iovas[done]))
-			break;
-		done++;
+	if (iovas && page) {
+		done = map_often(dev, page, PAGE_SIZE, iovas, count);
+		unmap_often(dev, PAGE_SIZE, iovas, done);
 	}
-	for (u32 i = 0; i < done; i++)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE, DMA_TO_DEVICE);
 	if (page)
 		__free_page(page);
 	kvfree(iovas);
@@ -37,19 +55,14 @@ int probe_row(struct device *dev, u32 unused)
 	static dma_addr_t iovas[ROW];
 	struct page *page = alloc_page(GFP_KERNEL);
 	int error = 0;
-	u32 i;
 
 	if (!page)
 		return -ENOMEM;
-	for (i = 0; i < ROW; i++) {
-		iovas[i] = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, iovas[i]))
-			return wrong(dev, "dma_map_page() failed");
-	}
-	for (i = 0; i < ROW; i++)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE, DMA_TO_DEVICE);
+	if (map_often(dev, page, PAGE_SIZE, iovas, ROW) != ROW)
+		return wrong(dev, "dma_map_page() failed");
+	unmap_often(dev, PAGE_SIZE, iovas, ROW);
 	msleep(50);
-	for (i = 0; i < ROW && !error; i++)
+	for (u32 i = 0; i < ROW && !error; i++)
 		if (translated(dev, iovas[i]))
 			error = wrong(dev, "a page of a row is left after its flush");
 	__free_page(page);
@@ -58,22 +71,6 @@ int probe_row(struct device *dev, u32 unused)
 
 #define WHOLE_MAPS	65536
 #define WHOLE_ORDER	get_order(SZ_2M)
-
-/* Maps @page until no IOVA is left. Returns the number of maps, at most @most. */
-static u32 map_all(struct device *dev, struct page *page, size_t size,
-		   dma_addr_t *iovas, u32 most)
-{
-	u32 count = 0;
-
-	while (count < most) {
-		iovas[count] = dma_map_page(dev, page, 0, size, DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, iovas[count]))
-			break;
-		count++;
-		cond_resched();
-	}
-	return count;
-}
 
 /*
  * Returns the address of the device's MSI page, an IOVA if interrupts are translated; 0 if
@@ -102,23 +99,19 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 	u32 large, all;
 	int error = 0;
 
-	large = map_all(dev, page, SZ_2M, iovas, WHOLE_MAPS);
-	all = large + map_all(dev, page, PAGE_SIZE, iovas + large,
-			      WHOLE_MAPS - large);
+	large = map_often(dev, page, SZ_2M, iovas, WHOLE_MAPS);
+	all = large + map_often(dev, page, PAGE_SIZE, iovas + large, WHOLE_MAPS - large);
 	dev_info(dev, "rude: %u maps of 2 MiB, %u of a page; interrupts: %llx\n",
 		 large, all - large, doorbell);
 	if (!doorbell || (u64)large * SZ_2M < SZ_1G || all == WHOLE_MAPS)
 		error = wrong(dev, "the maps do not fill the space below 4 GiB");
 	if (translated(dev, doorbell) != behind)
 		error = wrong(dev, "interrupts go elsewhere");
-	for (u32 i = 0; i < all; i++) {
-		size_t size = i < large ? SZ_2M : PAGE_SIZE;
-
-		if (doorbell - iovas[i] < size)
+	for (u32 i = 0; i < all; i++)
+		if (doorbell - iovas[i] < (i < large ? SZ_2M : PAGE_SIZE))
 			error = wrong(dev, "a map is where interrupts go");
-		dma_unmap_page(dev, iovas[i], size, DMA_TO_DEVICE);
-		cond_resched();
-	}
+	unmap_often(dev, SZ_2M, iovas, large);
+	unmap_often(dev, PAGE_SIZE, iovas + large, all - large);
 	return error;
 }
 
@@ -128,11 +121,10 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 static int check_ahead(struct pci_dev *pdev, struct page *page,
 		       dma_addr_t *iovas)
 {
-	u32 count = map_all(&pdev->dev, page, SZ_2M, iovas, AHEAD);
+	u32 count = map_often(&pdev->dev, page, SZ_2M, iovas, AHEAD);
 	bool found = count == AHEAD && interrupts_of(pdev);
 
-	while (count--)
-		dma_unmap_page(&pdev->dev, iovas[count], SZ_2M, DMA_TO_DEVICE);
+	unmap_often(&pdev->dev, SZ_2M, iovas, count);
 	return found ? 0 : wrong(&pdev->dev, "there is no room, or no interrupt");
 }
 

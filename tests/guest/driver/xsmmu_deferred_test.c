@@ -64,8 +64,7 @@ static int map_all(struct device *dev)
 	u32 i;
 
 	for (i = 0; i < PAGES; i++) {
-		addrs[i] = dma_map_page(dev, pages[i], 0, PAGE_SIZE,
-					DMA_FROM_DEVICE);
+		addrs[i] = dma_map_page(dev, pages[i], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, addrs[i]))
 			return wrong(dev, "dma_map_page() failed");
 	}
@@ -138,8 +137,7 @@ static int check_list(struct device *dev)
 /* An ordinary unmap of a batch-aware driver flushes. */
 static int check_ordinary(struct device *dev)
 {
-	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
-				       DMA_TO_DEVICE);
+	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE, DMA_TO_DEVICE);
 
 	if (dma_mapping_error(dev, addr))
 		return wrong(dev, "dma_map_page() failed");
@@ -159,8 +157,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	if (is_attached && !block->base)
 		return wrong(dev, "a block without IOVAs in a row");
 	for (i = 0; i < used; i++) {
-		addrs[i] = xsmmu_block_map_page(block, i, pages[i],
-						DMA_FROM_DEVICE, 0);
+		addrs[i] = xsmmu_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0);
 		if (addrs[i] == DMA_MAPPING_ERROR)
 			return wrong(dev, "xsmmu_block_map_page() failed");
 		if (is_attached && (addrs[i] != block->base + i * PAGE_SIZE ||
@@ -183,8 +180,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 static bool is_at(struct xsmmu_block *block, u32 index)
 {
 	return !is_attached ||
-	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev),
-				  block->handles[index]) ==
+	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev), block->handles[index]) ==
 	       page_to_phys(pages[index]);
 }
 
@@ -494,8 +490,7 @@ static int check_copies(struct device *dev, u32 unused)
 	int kind;
 
 	for (kind = 0; kind < 4 && !error; kind++)
-		error = check_copies_of(dev, kind & 1,
-					kind & 2 ? DMA_ATTR_SKIP_CPU_SYNC : 0);
+		error = check_copies_of(dev, kind & 1, kind & 2 ? DMA_ATTR_SKIP_CPU_SYNC : 0);
 	return error;
 }
 
@@ -509,17 +504,14 @@ static void try_pages(struct device *dev)
 	u32 i;
 
 	for (i = 0; i < SOME_PAGES; i++) {
-		addrs[count] = dma_map_page(dev, pages[i], 0, PAGE_SIZE,
-					    DMA_FROM_DEVICE);
+		addrs[count] = dma_map_page(dev, pages[i], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		count += !dma_mapping_error(dev, addrs[count]);
 	}
 	for (i = 0; i < count; i++) {
 		if (i % 3)
-			xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
-						  DMA_FROM_DEVICE);
+			xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 		else
-			dma_unmap_page(dev, addrs[i], PAGE_SIZE,
-				       DMA_FROM_DEVICE);
+			dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 	}
 	xsmmu_flush(dev);
 }
@@ -580,8 +572,7 @@ static void try_block(struct device *dev)
 static void try_registers(struct device *dev)
 {
 	phys_addr_t registers = pci_resource_start(to_pci_dev(dev), 0);
-	dma_addr_t addr = dma_map_resource(dev, registers, PAGE_SIZE,
-					   DMA_BIDIRECTIONAL, 0);
+	dma_addr_t addr = dma_map_resource(dev, registers, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
 
 	if (!dma_mapping_error(dev, addr))
 		dma_unmap_resource(dev, addr, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
@@ -594,8 +585,7 @@ static void try_pages_of_api(struct device *dev)
 					    DMA_BIDIRECTIONAL, GFP_KERNEL);
 
 	if (page)
-		dma_free_pages(dev, 3 * PAGE_SIZE, page, addr,
-			       DMA_BIDIRECTIONAL);
+		dma_free_pages(dev, 3 * PAGE_SIZE, page, addr, DMA_BIDIRECTIONAL);
 }
 
 /*
@@ -634,8 +624,7 @@ static int sweep(struct device *dev, u32 unused)
 /* Device writes to a copy reach the buffer at a deferred unmap. */
 static int check_bounce(struct device *dev, u32 unused)
 {
-	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
-				       DMA_FROM_DEVICE);
+	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 	u8 *byte = page_address(pages[0]);
 
 	if (dma_mapping_error(dev, addr))

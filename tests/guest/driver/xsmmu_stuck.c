@@ -94,8 +94,7 @@ static int probe_requests(void)
 
 		if (!error)
 			continue;
-		pr_err("stuck: wrong: no probe of %s: %d\n",
-		       probes[i].symbol_name, error);
+		pr_err("stuck: wrong: no probe of %s: %d\n", probes[i].symbol_name, error);
 		while (i)
 			unregister_kprobe(&probes[--i]);
 		return error;
@@ -202,8 +201,7 @@ static int set_memory(const char *text, const struct kernel_param *param)
 	if (!the_device)
 		return -ENODEV;
 	if (*text == '0') {
-		dma_free_attrs(the_device, SZ_2M, memory, memory_iova,
-			       DMA_ATTR_FORCE_CONTIGUOUS);
+		dma_free_attrs(the_device, SZ_2M, memory, memory_iova, DMA_ATTR_FORCE_CONTIGUOUS);
 		memory_left = page_count(virt_to_page(memory));
 		return 0;
 	}
@@ -248,12 +246,10 @@ static int set_alloc(const char *text, const struct kernel_param *param)
 
 	if (!the_device)
 		return -ENODEV;
-	memory = dma_alloc_attrs(the_device, SZ_2M, &iova, GFP_KERNEL,
-				 DMA_ATTR_FORCE_CONTIGUOUS);
+	memory = dma_alloc_attrs(the_device, SZ_2M, &iova, GFP_KERNEL, DMA_ATTR_FORCE_CONTIGUOUS);
 	if (!memory)
 		return 0;
-	dma_free_attrs(the_device, SZ_2M, memory, iova,
-		       DMA_ATTR_FORCE_CONTIGUOUS);
+	dma_free_attrs(the_device, SZ_2M, memory, iova, DMA_ATTR_FORCE_CONTIGUOUS);
 	return wrong("an allocation has not failed");
 }
 TEST_PARAM(alloc, 0200, "allocate 2 MiB of contiguous memory, which must fail", .set = set_alloc);
@@ -274,8 +270,7 @@ static int set_others(const char *text, const struct kernel_param *param)
 	if (!page)
 		return -ENOMEM;
 	for (i = 0; i < OTHERS && !error; i++) {
-		others[i] = dma_map_page(the_device, page, 0, PAGE_SIZE,
-					 DMA_FROM_DEVICE);
+		others[i] = dma_map_page(the_device, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(the_device, others[i])) {
 			error = wrong("a map has failed");
 			break;
@@ -284,8 +279,7 @@ static int set_others(const char *text, const struct kernel_param *param)
 			error = wrong("the IOVA was handed out again");
 	}
 	while (i)
-		dma_unmap_page(the_device, others[--i], PAGE_SIZE,
-			       DMA_FROM_DEVICE);
+		dma_unmap_page(the_device, others[--i], PAGE_SIZE, DMA_FROM_DEVICE);
 	__free_page(page);
 	return error;
 }
@@ -313,8 +307,7 @@ static bool is_asked(const struct virtqueue *vq)
 }
 
 /* The virtio-iommu driver does not read the answers to maps and unmaps. */
-static int get_answer(struct kretprobe_instance *instance,
-		      struct pt_regs *regs)
+static int get_answer(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	const struct viommu_request *request =
 		(void *)regs_return_value(regs);
@@ -332,8 +325,7 @@ static int get_answer(struct kretprobe_instance *instance,
 	return 0;
 }
 
-static int is_an_answer(struct kretprobe_instance *instance,
-			struct pt_regs *regs)
+static int is_an_answer(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	return is_asked((void *)regs_get_kernel_argument(regs, 0)) ? 0 : 1;
 }

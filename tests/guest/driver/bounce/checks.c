@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Single buffers and lists of each kind: what is copied, and when. */
+/* Single buffers and lists of each kind: which are copied, and their content. */
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
@@ -86,8 +86,7 @@ static int check_sync(struct device *dev, struct buffer *buffer)
 }
 
 /* A map and an unmap leave the bytes beside the buffer alone. */
-static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
-			u8 *end)
+static int check_beside(struct device *dev, struct buffer *buffer, u8 *first, u8 *end)
 {
 	int error;
 
@@ -101,8 +100,7 @@ static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
 	memset(first, 0xaa, end - first);
 	unmap(dev, buffer, 0);
 	if (!is_filled(first, buffer->memory - first, 0xaa) ||
-	    !is_filled(buffer->memory + buffer->bytes,
-		       end - buffer->memory - buffer->bytes, 0xaa))
+	    !is_filled(buffer->memory + buffer->bytes, end - buffer->memory - buffer->bytes, 0xaa))
 		return wrong(dev, "an unmap has changed bytes beside the buffer");
 	return 0;
 }
@@ -161,7 +159,7 @@ static const struct {
 	bool copied;
 	const char *wrong;
 } singles[] = {
-	/* Memory regions of RDMA and GPU buffers: CPU and device see each other's writes at once. */
+	/* Memory regions of RDMA and GPU buffers: CPU and device see each other's writes. */
 	{ 0, PAGE_SIZE, DMA_BIDIRECTIONAL, 0, false, "a shared page is copied" },
 	{ 0, PAGE_SIZE, DMA_TO_DEVICE, 0, false, "a page that the device reads is copied" },
 	{ 0, PAGE_SIZE, DMA_FROM_DEVICE, 0, false, "a page that the device writes is copied" },
@@ -177,10 +175,11 @@ static const struct {
 	  "a page of a receive ring is not copied" },
 #ifdef DMA_ATTR_REQUIRE_COHERENT
 	{ 100, 200, DMA_FROM_DEVICE, DMA_ATTR_REQUIRE_COHERENT, false,
-	  "a buffer that is never synced is copied" },
+	  "a buffer without syncs is copied" },
 #endif
-	/* Bounce buffers have no special access rights, so a privileged buffer is mapped directly. */
-	{ 100, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED, false, "a privileged buffer is copied" },
+	/* Bounce buffers have no special access rights; a privileged buffer is mapped directly. */
+	{ 100, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED, false,
+	  "a privileged buffer is copied" },
 };
 
 /* The pool has memory by now, so that a single map shows whether the module copies. */

@@ -104,8 +104,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 		bool comes_back = buffer->dir != DMA_TO_DEVICE;
 
 		unmap(kept.dev, buffer, 0);
-		if (!is_filled(buffer->memory, buffer->bytes,
-			       comes_back ? 0x22 : 0x11))
+		if (!is_filled(buffer->memory, buffer->bytes, comes_back ? 0x22 : 0x11))
 			error = wrong(kept.dev, "a late unmap copies back wrongly");
 		free_page((unsigned long)buffer->memory);
 	}

@@ -22,7 +22,8 @@ int probe_flip(struct device *dev, u32 syncs)
 
 	if (error)
 		return error;
-	dev_info(dev, "copied: flip: the page is %s\n", is_copied(dev, &page) ? "copied" : "mapped");
+	dev_info(dev, "copied: flip: the page is %s\n",
+		 is_copied(dev, &page) ? "copied" : "mapped");
 	/* The device receives into the first half. */
 	writes(dev, iova + 64, 1514, 0x22);
 	if (syncs)
@@ -140,7 +141,8 @@ int probe_polls(struct device *dev, u32 unused)
 	int error = 0;
 
 	for (u32 i = 0; i < ARRAY_SIZE(sizes) && !error; i++)
-		error = polls_of(dev, memory + 64, sizes[i]) ?: polls_of(dev, memory + 61, sizes[i]);
+		error = polls_of(dev, memory + 64, sizes[i]) ?:
+			polls_of(dev, memory + 61, sizes[i]);
 	return error;
 }
 

@@ -37,8 +37,7 @@ static int map_again(struct device *dev, struct buffer *buffers, u32 count)
  * before the pool ran out are freed. With this alignment mask each segment takes a bounce
  * buffer of a page.
  */
-static int list_in_full_pool(struct device *dev, struct buffer *buffers,
-			     bool full)
+static int list_in_full_pool(struct device *dev, struct buffer *buffers, bool full)
 {
 	const size_t small[] = { 1, 20, 60 };
 	int error;

@@ -21,11 +21,9 @@ static bool is_ours;
 /* ---- single mappings ---- */
 
 /* Maps @size bytes at @offset of a buffer of 256 KiB and checks the translation of each page. */
-static int check_single(struct device *dev, void *buffer, size_t offset,
-			size_t size, u64 mask)
+static int check_single(struct device *dev, void *buffer, size_t offset, size_t size, u64 mask)
 {
-	dma_addr_t iova = dma_map_single(dev, buffer + offset, size,
-					 DMA_BIDIRECTIONAL);
+	dma_addr_t iova = dma_map_single(dev, buffer + offset, size, DMA_BIDIRECTIONAL);
 	size_t at;
 
 	if (dma_mapping_error(dev, iova))
@@ -61,8 +59,7 @@ static int check_singles(struct device *dev, u64 mask)
 	if (!buffer)
 		return -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(parts) && !error; i++)
-		error = check_single(dev, buffer, parts[i].offset,
-				     parts[i].size, mask);
+		error = check_single(dev, buffer, parts[i].offset, parts[i].size, mask);
 	free_pages_exact(buffer, 262144);
 	return error;
 }
@@ -80,13 +77,11 @@ static int make_sg(struct sg_table *table, u32 segments)
 	if (sg_alloc_table(table, segments, GFP_KERNEL))
 		return -ENOMEM;
 	for_each_sgtable_sg(table, sg, i) {
-		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP,
-						SG_ORDER);
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, SG_ORDER);
 
 		if (!page)
 			return -ENOMEM;
-		sg_set_page(sg, page, i * 700 + 1,
-			    i * 100 % 4096 + i % 3 * 4096);
+		sg_set_page(sg, page, i * 700 + 1, i * 100 % 4096 + i % 3 * 4096);
 	}
 	return 0;
 }
@@ -191,8 +186,7 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 		size_t at = 0;
 
 		while (at < sg->length) {
-			size_t left = min(sg_dma_len(out) - used,
-					  sg->length - at);
+			size_t left = min(sg_dma_len(out) - used, sg->length - at);
 			size_t step = min_t(size_t, left, 512);
 
 			if (translated(dev, sg_dma_address(out) + used) !=
@@ -245,8 +239,7 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error) {
 		error = compare_sg(dev, &table);
-		if (!error && !is_clear_behind(table.sgl, table.orig_nents,
-					       table.nents))
+		if (!error && !is_clear_behind(table.sgl, table.orig_nents, table.nents))
 			error = wrong(dev, "entries behind the last segment have lengths");
 		if (!error && pages && is_ours && !is_joined(dev, &table))
 			error = wrong(dev, "pages of a list are not joined");
@@ -310,8 +303,7 @@ static int shared_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct shared *shared = file->private_data;
 
-	return dma_mmap_coherent(shared->dev, vma, shared->memory, shared->iova,
-				 shared->size);
+	return dma_mmap_coherent(shared->dev, vma, shared->memory, shared->iova, shared->size);
 }
 
 static const struct file_operations shared_ops = { .mmap = shared_mmap };
@@ -411,8 +403,7 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size)
 {
 	dma_set_seg_boundary(dev, ULONG_MAX);
 	dma_set_max_seg_size(dev, UINT_MAX);
-	return dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL, GFP_KERNEL,
-				       0);
+	return dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL, GFP_KERNEL, 0);
 }
 
 static int check_noncontiguous(struct device *dev, size_t size)
@@ -458,8 +449,7 @@ static int check_pages(struct device *dev)
 	struct page *page;
 	dma_addr_t iova;
 
-	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL,
-			       GFP_KERNEL);
+	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL, GFP_KERNEL);
 	if (!page || translated(dev, iova) != page_to_phys(page))
 		return wrong(dev, "dma_alloc_pages()");
 	dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
@@ -518,8 +508,7 @@ static int check_freed(struct device *dev, size_t size)
 static int check_resource(struct device *dev)
 {
 	phys_addr_t registers = pci_resource_start(to_pci_dev(dev), 0);
-	dma_addr_t iova = dma_map_resource(dev, registers, 4096,
-					   DMA_BIDIRECTIONAL, 0);
+	dma_addr_t iova = dma_map_resource(dev, registers, 4096, DMA_BIDIRECTIONAL, 0);
 
 	if (dma_mapping_error(dev, iova))
 		return wrong(dev, "dma_map_resource() failed");
@@ -565,14 +554,12 @@ static int check_neighbours(struct device *dev)
 	if (!are_there(dev, page, iovas, false))
 		error = wrong(dev, "a page is not translated");
 	for (i = 1; i < NEIGHBOURS; i += 2)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
-			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE, i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	msleep(30);
 	if (!error && !are_there(dev, page, iovas, true))
 		error = wrong(dev, "an unmap has removed another page");
 	for (i = 0; i < NEIGHBOURS; i += 2)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
-			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE, i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
 	__free_pages(page, 3);
 	return error;
 }

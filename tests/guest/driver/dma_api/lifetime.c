@@ -66,8 +66,7 @@ int probe_late(struct device *dev, u32 unused)
 	late.dev = get_device(dev);
 	for (i = 0; i < LATE_PAGES; i++) {
 		late.pages[i] = alloc_page(GFP_KERNEL);
-		late.addrs[i] = dma_map_page(dev, late.pages[i], 0, PAGE_SIZE,
-					     DMA_TO_DEVICE);
+		late.addrs[i] = dma_map_page(dev, late.pages[i], 0, PAGE_SIZE, DMA_TO_DEVICE);
 		if (dma_mapping_error(dev, late.addrs[i]))
 			return wrong(dev, "dma_map_page() failed");
 	}
@@ -78,8 +77,7 @@ int probe_late(struct device *dev, u32 unused)
 	if (dma_map_sgtable(dev, &late.table, DMA_TO_DEVICE, 0))
 		return wrong(dev, "dma_map_sgtable() failed");
 	for (i = 0; i < 2; i++) {
-		late.memory[i] = dma_alloc_coherent(dev, late_bytes[i],
-						    &late.handles[i],
+		late.memory[i] = dma_alloc_coherent(dev, late_bytes[i], &late.handles[i],
 						    GFP_KERNEL);
 		if (!late.memory[i])
 			return wrong(dev, "dma_alloc_coherent() failed");
@@ -175,14 +173,12 @@ static int release_late(const char *text, const struct kernel_param *param)
 	for (i = 0; i < 2; i++) {
 		if (memchr_inv(late.memory[i], 0x5a, late_bytes[i]))
 			return wrong(late.dev, "late memory has changed");
-		dma_free_coherent(late.dev, late_bytes[i], late.memory[i],
-				  late.handles[i]);
+		dma_free_coherent(late.dev, late_bytes[i], late.memory[i], late.handles[i]);
 	}
 	dma_unmap_sgtable(late.dev, &late.table, DMA_TO_DEVICE, 0);
 	sg_free_table(&late.table);
 	for (i = 0; i < LATE_PAGES; i++) {
-		dma_unmap_page(late.dev, late.addrs[i], PAGE_SIZE,
-			       DMA_TO_DEVICE);
+		dma_unmap_page(late.dev, late.addrs[i], PAGE_SIZE, DMA_TO_DEVICE);
 		__free_page(late.pages[i]);
 	}
 	/* late.dev stays for own= until the next mode=late. */

@@ -27,8 +27,7 @@ int probe_free(struct device *dev, u32 unused)
 	get_page(virt_to_page(memory));
 	get_page(pages);
 	dma_free_coherent(dev, PAGE_SIZE, memory, iova + (1ULL << 40));
-	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages + (1ULL << 40),
-		       DMA_BIDIRECTIONAL);
+	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages + (1ULL << 40), DMA_BIDIRECTIONAL);
 	if (page_count(virt_to_page(memory)) != 2 || page_count(pages) != 2)
 		error = wrong(dev, "a bad free has freed memory");
 	put_page(virt_to_page(memory));
@@ -119,11 +118,9 @@ static void tear_unmap(struct device *dev, const struct tear *tear,
 		       struct sg_table *table, dma_addr_t iova)
 {
 	if (tear->list)
-		dma_unmap_sg(dev, sg_next(table->sgl), table->orig_nents - 1,
-			     DMA_BIDIRECTIONAL);
+		dma_unmap_sg(dev, sg_next(table->sgl), table->orig_nents - 1, DMA_BIDIRECTIONAL);
 	else
-		dma_unmap_page(dev, iova + tear->from * PAGE_SIZE, tear->named,
-			       DMA_BIDIRECTIONAL);
+		dma_unmap_page(dev, iova + tear->from * PAGE_SIZE, tear->named, DMA_BIDIRECTIONAL);
 }
 
 /*
@@ -167,8 +164,7 @@ static int tear_one(struct device *dev, void __iomem *registers,
 		others += !named && reach;
 		more += !named;
 	}
-	dev_info(dev, "rude: tear %s %u %u %u\n", tear->name, reached, others,
-		 more);
+	dev_info(dev, "rude: tear %s %u %u %u\n", tear->name, reached, others, more);
 	if (!left && !tear->twice && tear->list)
 		dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	else if (!left && !tear->twice)
@@ -181,16 +177,14 @@ static int tear_one(struct device *dev, void __iomem *registers,
  * Maps two buffers and unmaps from the second page of the first to the first page of the
  * second.
  */
-static int tear_two(struct device *dev, void __iomem *registers,
-		    struct page *memory, bool left)
+static int tear_two(struct device *dev, void __iomem *registers, struct page *memory, bool left)
 {
 	struct page *pages[2] = { memory, memory + 2 };
 	u32 reached = 0, others = 0;
 	dma_addr_t iovas[2];
 
 	for (u32 i = 0; i < 2; i++) {
-		iovas[i] = dma_map_page(dev, pages[i], 0, 2 * PAGE_SIZE,
-					DMA_BIDIRECTIONAL);
+		iovas[i] = dma_map_page(dev, pages[i], 0, 2 * PAGE_SIZE, DMA_BIDIRECTIONAL);
 		if (dma_mapping_error(dev, iovas[i]))
 			return wrong(dev, "a map failed");
 	}
@@ -198,11 +192,9 @@ static int tear_two(struct device *dev, void __iomem *registers,
 		swap(iovas[0], iovas[1]);
 		swap(pages[0], pages[1]);
 	}
-	dma_unmap_page(dev, iovas[0] + PAGE_SIZE, iovas[1] - iovas[0],
-		       DMA_BIDIRECTIONAL);
+	dma_unmap_page(dev, iovas[0] + PAGE_SIZE, iovas[1] - iovas[0], DMA_BIDIRECTIONAL);
 	for (u32 i = 0; i < 2; i++) {
-		others += lands(registers, iovas[i] + i * PAGE_SIZE,
-				page_address(pages[i] + i));
+		others += lands(registers, iovas[i] + i * PAGE_SIZE, page_address(pages[i] + i));
 		reached += lands(registers, iovas[i] + !i * PAGE_SIZE,
 				 page_address(pages[i] + !i));
 	}

@@ -27,11 +27,9 @@ static struct {
 static dma_addr_t map_overtaken(struct page *page, size_t size)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
-	return overtaken.ops->map_phys(overtaken.dev, page_to_phys(page), size,
-				       DMA_TO_DEVICE, 0);
+	return overtaken.ops->map_phys(overtaken.dev, page_to_phys(page), size, DMA_TO_DEVICE, 0);
 #else
-	return overtaken.ops->map_page(overtaken.dev, page, 0, size,
-				       DMA_TO_DEVICE, 0);
+	return overtaken.ops->map_page(overtaken.dev, page, 0, size, DMA_TO_DEVICE, 0);
 #endif
 }
 
@@ -42,8 +40,7 @@ static bool list_is_mapped(struct page *page)
 	sg_init_table(list, 2);
 	sg_set_page(&list[0], page + 2, PAGE_SIZE, 0);
 	sg_set_page(&list[1], page, PAGE_SIZE, 0);
-	return overtaken.ops->map_sg(overtaken.dev, list, 2, DMA_TO_DEVICE,
-				     0) > 0;
+	return overtaken.ops->map_sg(overtaken.dev, list, 2, DMA_TO_DEVICE, 0) > 0;
 }
 
 static bool is_allocated(size_t size)
@@ -341,15 +338,13 @@ static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 			phys ^= PAGE_SIZE;
 		tardy.strange = 0;
 	}
-	error = tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
-				     prot, gfp, mapped);
+	error = tardy.ops->map_pages(domain, iova, phys, page_bytes, pages, prot, gfp, mapped);
 	note_mapped(iova, *mapped);
 	return error;
 }
 
 static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
-			    size_t page_bytes, size_t pages,
-			    struct iommu_iotlb_gather *gather)
+			    size_t page_bytes, size_t pages, struct iommu_iotlb_gather *gather)
 {
 	if (tardy.mapped - iova < page_bytes * pages)
 		tardy.mapped = 0;
@@ -437,13 +432,11 @@ static int map_tardy(struct device *dev)
 					       tardy_attrs());
 		return tardy.memory ? 0 : -ENOMEM;
 	case TARDY_REGISTERS:
-		tardy.addr = dma_map_resource(dev,
-					      pci_resource_start(to_pci_dev(dev), 0),
+		tardy.addr = dma_map_resource(dev, pci_resource_start(to_pci_dev(dev), 0),
 					      PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
 		break;
 	default:
-		tardy.addr = dma_map_page(dev, tardy.pages[0], 0, TARDY_BYTES,
-					  DMA_TO_DEVICE);
+		tardy.addr = dma_map_page(dev, tardy.pages[0], 0, TARDY_BYTES, DMA_TO_DEVICE);
 	}
 	return dma_mapping_error(dev, tardy.addr);
 }
@@ -465,8 +458,7 @@ bool release_tardy(void)
 		dma_free_attrs(dev, TARDY_BYTES, tardy.memory, tardy.addr, tardy_attrs());
 		break;
 	case TARDY_REGISTERS:
-		dma_unmap_resource(dev, tardy.addr, PAGE_SIZE,
-				   DMA_BIDIRECTIONAL, 0);
+		dma_unmap_resource(dev, tardy.addr, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
 		break;
 	default:
 		dma_unmap_page(dev, tardy.addr, TARDY_BYTES, DMA_TO_DEVICE);
@@ -487,8 +479,7 @@ static int be_tardy(void *unused)
 
 static int set_tardy(const char *text, const struct kernel_param *param)
 {
-	int kind = __sysfs_match_string(tardy_kinds, ARRAY_SIZE(tardy_kinds),
-					text);
+	int kind = __sysfs_match_string(tardy_kinds, ARRAY_SIZE(tardy_kinds), text);
 
 	if (kind < 0 || !tardy.dev)
 		return -EINVAL;

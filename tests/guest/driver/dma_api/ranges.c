@@ -81,8 +81,7 @@ static int large(struct device *dev)
 	if (!memory)
 		return -ENOMEM;
 	for (; offset < TABLE_BYTES && !error; offset += LARGE_STEP) {
-		dma_addr_t iova = dma_map_page(dev, memory, offset,
-					       size - offset, DMA_TO_DEVICE);
+		dma_addr_t iova = dma_map_page(dev, memory, offset, size - offset, DMA_TO_DEVICE);
 		u64 phys = page_to_phys(memory) + offset;
 
 		if (dma_mapping_error(dev, iova)) {
@@ -146,8 +145,7 @@ int probe_unrecorded(struct device *dev, u32 unused)
 	if (!page)
 		return -ENOMEM;
 	for (u32 pages = 1; pages <= 4 && !error; pages++) {
-		iova = dma_map_page(dev, page, 0, pages * PAGE_SIZE,
-				    DMA_FROM_DEVICE);
+		iova = dma_map_page(dev, page, 0, pages * PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, iova))
 			return wrong(dev, "dma_map_page() failed");
 		if (translated(dev, iova + pages * PAGE_SIZE))
@@ -168,8 +166,7 @@ int probe_unrecorded(struct device *dev, u32 unused)
  * Maps a small buffer until the module copies the buffer; returns 0 if the module never does.
  * The first map of a direction is not copied but starts the allocation of a chunk.
  */
-static dma_addr_t map_copied(struct device *dev, void *memory,
-			     enum dma_data_direction direction)
+static dma_addr_t map_copied(struct device *dev, void *memory, enum dma_data_direction direction)
 {
 	for (u32 i = 0; i < 500; i++) {
 		dma_addr_t iova = dma_map_single(dev, memory, 64, direction);

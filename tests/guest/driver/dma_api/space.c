@@ -90,8 +90,7 @@ static u64 interrupts_of(struct pci_dev *pdev)
  * Maps of 2 MiB and then of a page until nothing below 4 GiB is free: no map covers the device's
  * MSI page.
  */
-static int check_whole(struct pci_dev *pdev, struct page *page,
-		       dma_addr_t *iovas)
+static int check_whole(struct pci_dev *pdev, struct page *page, dma_addr_t *iovas)
 {
 	struct device *dev = &pdev->dev;
 	u64 doorbell = interrupts_of(pdev);
@@ -118,8 +117,7 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 #define AHEAD	40	/* maps of 2 MiB: more than MSI_PAGE_BYTES of kmod/attach/regions.c */
 
 /* Maps more than the module keeps free for MSI pages, then allocates interrupts. */
-static int check_ahead(struct pci_dev *pdev, struct page *page,
-		       dma_addr_t *iovas)
+static int check_ahead(struct pci_dev *pdev, struct page *page, dma_addr_t *iovas)
 {
 	u32 count = map_often(&pdev->dev, page, SZ_2M, iovas, AHEAD);
 	bool found = count == AHEAD && interrupts_of(pdev);
@@ -131,8 +129,7 @@ static int check_ahead(struct pci_dev *pdev, struct page *page,
 int probe_whole(struct device *dev, u32 ahead)
 {
 	struct pci_dev *pdev = to_pci_dev(dev);
-	dma_addr_t *iovas = kvmalloc_array(WHOLE_MAPS, sizeof(*iovas),
-					   GFP_KERNEL);
+	dma_addr_t *iovas = kvmalloc_array(WHOLE_MAPS, sizeof(*iovas), GFP_KERNEL);
 	struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, WHOLE_ORDER);
 	int error = -ENOMEM;
 

@@ -9,7 +9,7 @@ AWARE=/sys/bus/pci/drivers/xsmmu_deferred_test
 
 # aware MODE: bind the driver in MODE; the caller checks the result.
 aware() {
-	echo "$1" >/sys/module/xsmmu_deferred_test/parameters/mode
+	echo "$1" >/sys/module/xsmmu_deferred_test/parameters/mode || return
 	echo $TESTDEV >$AWARE/bind
 }
 

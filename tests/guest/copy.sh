@@ -9,7 +9,7 @@ MIB=1048576
 
 # copied MODE [LIMIT]: bind the bounce test driver in MODE; the caller checks the result.
 copied() {
-	echo "$1" >$COPIED_PARAMETERS/mode
+	echo "$1" >$COPIED_PARAMETERS/mode || return
 	echo "${2:-4096}" >$COPIED_PARAMETERS/limit
 	echo $TESTDEV >$COPIED/bind
 }

@@ -419,7 +419,7 @@ trust() {
 
 # rude MODE: bind the DMA API test driver in MODE; the caller checks the result.
 rude() {
-	echo "$1" >$PARAMETERS/mode
+	echo "$1" >$PARAMETERS/mode || return
 	echo $TESTDEV >$RUDE/bind
 }
 

@@ -268,8 +268,8 @@ static void sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
 		sync_one(dev, handle, size, true);
 }
 
-static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,
-			    int nents, enum dma_data_direction dir)
+static void sync_list(struct device *dev, struct scatterlist *sgl, int nents,
+		      bool to_device)
 {
 	struct scatterlist *sg;
 	int i;
@@ -277,19 +277,20 @@ static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,
 	for_each_sg(sgl, sg, nents, i) {
 		if (!sg_dma_len(sg))
 			break;
-		sync_for_cpu(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
+		sync_one(dev, sg_dma_address(sg), sg_dma_len(sg), to_device);
 	}
+}
+
+static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,
+			    int nents, enum dma_data_direction dir)
+{
+	if (dir != DMA_TO_DEVICE)
+		sync_list(dev, sgl, nents, false);
 }
 
 static void sync_sg_for_device(struct device *dev, struct scatterlist *sgl,
 			       int nents, enum dma_data_direction dir)
 {
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(sgl, sg, nents, i) {
-		if (!sg_dma_len(sg))
-			break;
-		sync_for_device(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
-	}
+	if (dir != DMA_FROM_DEVICE)
+		sync_list(dev, sgl, nents, true);
 }

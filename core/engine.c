@@ -287,19 +287,6 @@ void xs_engine_trim(struct xs_engine *engine)
 
 /* ---- set-up ---- */
 
-struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
-{
-	struct xs_tuning tuning = {
-		.window_us = policy->window_us,
-		.batch_pages = policy->batch_pages,
-		.range_commands_max = 4,
-		.copy_bytes = policy->copy_bytes,
-		.pool_mib = XS_POOL_MIB,
-	};
-
-	return tuning;
-}
-
 static bool xs_cpus_init(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {

@@ -4,7 +4,7 @@
  *
  * The level is computed, not stored, so that a row cannot claim more than its choices give.
  */
-#include <xsmmu/policy.h>
+#include <xsmmu/engine.h>
 
 #define XS_DEFERRED (XS_FLUSH_BIT(XS_FLUSH_FULL) | XS_FLUSH_BIT(XS_FLUSH_TIME))
 
@@ -124,4 +124,17 @@ const char *xs_flush_name(enum xs_flush_point point)
 	};
 
 	return names[point];
+}
+
+struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
+{
+	struct xs_tuning tuning = {
+		.window_us = policy->window_us,
+		.batch_pages = policy->batch_pages,
+		.range_commands_max = 4,
+		.copy_bytes = policy->copy_bytes,
+		.pool_mib = XS_POOL_MIB,
+	};
+
+	return tuning;
 }

@@ -96,17 +96,6 @@ const struct xs_request *xs_rules_find(struct pci_dev *pdev, const char *name)
 	return has_rule ? &rule : NULL;
 }
 
-struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
-{
-	return (struct xs_tuning){
-		.window_us = policy->window_us,
-		.batch_pages = policy->batch_pages,
-		.range_commands_max = 8,
-		.copy_bytes = policy->copy_bytes,
-		.pool_mib = 64,
-	};
-}
-
 struct xs_situation xs_group_situation(const struct xs_group *its)
 {
 	return (struct xs_situation){

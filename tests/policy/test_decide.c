@@ -43,17 +43,6 @@ const struct xs_request *xs_rules_find(struct pci_dev *pdev, const char *driver)
 	return has_rule ? &rule : NULL;
 }
 
-struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
-{
-	return (struct xs_tuning){
-		.window_us = policy->window_us,
-		.batch_pages = policy->batch_pages,
-		.range_commands_max = 8,
-		.copy_bytes = policy->copy_bytes,
-		.pool_mib = 64,
-	};
-}
-
 void test_log(const char *format, ...)
 {
 	va_list values;

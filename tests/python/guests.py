@@ -64,6 +64,8 @@ class Machine:
     """More arguments for the build of xsmmu.ko."""
     source: Path = PROJECT
     """The sources of xsmmu.ko and patched drivers."""
+    built_in: str = ""
+    """A folder for the build of xsmmu.ko from successive versions of `source`; by default each version has its own."""
     needs: tuple[Needs, ...] = DEVICES
     """Stock modules and programs in the guest; a topic adds its own."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
@@ -167,7 +169,7 @@ def modules(what: Machine) -> list[Path]:
     its, kernel = what.its_root, what.its_kernel()
     xsmmu, lab_module = lab.modules(its, kernel)
     if what.make_args or what.source != PROJECT:
-        [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args)
+        [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args, again_in=what.built_in)
     outputs = ("xsmmu_dma_api_test.ko", "xsmmu_bounce_test.ko", "xsmmu_stuck.ko", "xsmmu_deferred_test.ko")
     parts = (DRIVER, "include")
     *plain, last = build.module(its, kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,9 @@ MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
 # The other topic provides functions.
 MACHINES["drivers"] = DRIVERS
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+"""The process of the test, with a build folder of its own: a planted bug changes one object of the module."""
+
 ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS, test_decide.MUTANTS)
 
 
@@ -73,7 +77,7 @@ def machine_of(name: str) -> guests.Machine:
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     [program] = mutant.programs
     name, case = program.split(":")
-    machine = machine_of(name)
+    machine = replace(machine_of(name), pattern=f"^{case}$", built_in=f"mutant-{WORKER}")
     with MUTANTS.planted(mutant) as source:
-        [outcome] = guests.boot(replace(machine, pattern=f"^{case}$", source=source))
+        [outcome] = guests.boot(replace(machine, source=source))
     assert outcome.failures.get(case) or (outcome.error and outcome.running == case), "no test has found it"

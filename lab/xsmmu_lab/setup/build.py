@@ -66,26 +66,38 @@ def _digest(files: dict[str, bytes], *others: str) -> str:
 
 
 def _build(
-    root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str, on_host: bool = False
+    root: Root,
+    files: dict[str, bytes],
+    identity: Sequence[str],
+    what: str,
+    script: str,
+    on_host: bool = False,
+    again_in: str = "",
 ) -> _Build:
     """The build of `files` by a shell script that runs in their folder; reused if cached.
 
-    The script runs in the root, or with the host's tools.
+    The script runs in the root, or with the host's tools. `again_in` names a folder for successive versions of the
+    same files: make then builds only the objects whose files differ.
     """
-    name = _digest(files, script, *identity)
+    digest = _digest(files, script, *identity)
+    name = again_in or digest
     build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
     done = build.folder / _DONE
     console = Console(stderr=True)
-    if _is_finished(done):
+    if _is_finished(done, digest):
         return build
     with host.locked(root.cache / "build.lock", console, "building"):
-        if _is_finished(done):
+        if _is_finished(done, digest):
             return build
-        host.remove_tree(build.folder)
+        if again_in:
+            done.unlink(missing_ok=True)
+        else:
+            host.remove_tree(build.folder)
         for relative, content in files.items():
             target = build.folder / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            if not target.exists() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
         with console.status(f"building {what}"):
             argv = ["sh", "-ec", f"exec 2>&1; {script}"]
             if on_host:
@@ -100,18 +112,18 @@ def _build(
             ]
             host.remove_tree(build.folder)
             raise UserError(f"{what} does not build", log)
-        done.touch()
+        done.write_text(digest)
         _drop_old(build.folder.parent)
     return build
 
 
-def _is_finished(done: Path) -> bool:
+def _is_finished(done: Path, digest: str) -> bool:
     """Whether a build is finished; if so, its age restarts. Nothing is written to a build that is being removed."""
     try:
         os.utime(done)
+        return done.read_text() in (digest, "")
     except FileNotFoundError:
         return False
-    return True
 
 
 def _own_env() -> dict[str, str]:
@@ -146,13 +158,14 @@ def module(
     parts: Sequence[str] | None = None,
     calls_xsmmu: bool = False,
     target: str = "modules",
+    again_in: str = "",
 ) -> list[Path]:
     """Build out-of-tree modules for a kernel and return their files, cached by content.
 
     `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to `make_dir`. `parts`
     are the files and folders of `source_dir` in the build: by default those of xsmmu.ko, `make_dir` and the folders
     that `make_dir` needs. Modules that call xsmmu.ko (`calls_xsmmu`) get the versions of its symbols. `target` is
-    Kbuild's target: all modules of the folder, or one.
+    Kbuild's target: all modules of the folder, or one. `again_in` is a folder for successive versions of the sources.
     """
     if parts is None:
         parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
@@ -176,7 +189,8 @@ def module(
     ]
     script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), target])
     identity = (kernel.release, kernel.version, root.versions.get(kernel.gcc, ""))
-    build = _build(root, files, identity, what, script, kernel.on_host)
+    folder = f"{again_in}-{kernel.release}" if again_in else ""
+    build = _build(root, files, identity, what, script, kernel.on_host, folder)
     return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)
 
 

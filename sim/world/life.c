@@ -163,6 +163,19 @@ static void check_space(void)
 		driver_unmap_index(0, true);
 }
 
+/* Nothing is mapped, so each slot is vacant. */
+static void check_slots(void)
+{
+	struct xs_leaf *leaf;
+	u64 page = 0;
+
+	for (; (leaf = xs_tree_next_leaf(&sim.engine.space.tree, &page)); page += XS_LEAF_PAGES)
+		for (u32 i = 0; leaf->slots && i < XS_LEAF_PAGES; i++)
+			if (!xs_slot_is_vacant(xs_a64_read(&leaf->slots[i])))
+				sim_fail("accounts", "the slot of IOVA page %llu is not vacant, and nothing is mapped",
+					 (unsigned long long)(page + i - sim_first_page()));
+}
+
 static void end_space(void)
 {
 	for (u32 i = 0; i < sim.config.cpus; i++)
@@ -191,6 +204,7 @@ void life_end(void)
 	operator_flush(XS_FLUSH_DRAIN);
 	life_trim(false);
 	tell_accounts(true);
+	check_slots();
 	/* Or skip the check: an engine may end while CPUs still cache IOVAs. */
 	if (sim_draw(2))
 		end_space();

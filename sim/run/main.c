@@ -131,11 +131,14 @@ static void catch_crashes(void)
 		sigaction(signals[i], &action, NULL);
 }
 
-/* @points, @pages: most points and pages in a stretch without interrupts. */
-static void tell_more(const u64 *faults, u64 points, u32 pages)
+/*
+ * @points, @pages: most points and pages in a stretch without interrupts; @step_points: most
+ * points in a step.
+ */
+static void tell_more(const u64 *faults, u64 points, u32 pages, u64 step_points)
 {
-	printf("  no interrupts for at most %llu points, %u pages\n", (unsigned long long)points,
-	       pages);
+	printf("  no interrupts for at most %llu points, %u pages; a step has at most %llu points\n",
+	       (unsigned long long)points, pages, (unsigned long long)step_points);
 	for (u32 i = 0; i < FAULT_COUNT; i++)
 		printf("  %-22s %llu\n", sim_fault_name(i), (unsigned long long)faults[i]);
 }
@@ -143,7 +146,7 @@ static void tell_more(const u64 *faults, u64 points, u32 pages)
 int main(int count, char **words)
 {
 	struct options options = { .seed = 1, .seeds = 1, .events = 1000000, .seconds = 1e9 };
-	u64 operations = 0, accesses = 0, digest = 0, points = 0, seed;
+	u64 operations = 0, accesses = 0, digest = 0, points = 0, step_points = 0, seed;
 	u32 pages = 0;
 	u64 faults[FAULT_COUNT] = { 0 };
 	enum xs_level observed = XS_LEVEL_STRICT;
@@ -168,6 +171,8 @@ int main(int count, char **words)
 		digest = (digest ^ sim.digest) * 0x9fb21c651e98df25;
 		points = sim.off_most_points > points ? sim.off_most_points : points;
 		pages = sim.off_most_pages > pages ? sim.off_most_pages : pages;
+		step_points = sim.step_most_points > step_points ? sim.step_most_points :
+								   step_points;
 		for (u32 i = 0; i < FAULT_COUNT; i++)
 			faults[i] += sim.faults[i];
 		if (check_observed_level() < observed)
@@ -175,7 +180,7 @@ int main(int count, char **words)
 	}
 	taken = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 	if (options.verbose)
-		tell_more(faults, points, pages);
+		tell_more(faults, points, pages, step_points);
 	printf("ok: seeds %llu..%llu, %llu operations, %llu accesses, observed %s, digest %016llx\n",
 	       (unsigned long long)options.seed, (unsigned long long)seed - 1,
 	       (unsigned long long)operations, (unsigned long long)accesses,

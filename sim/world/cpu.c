@@ -71,6 +71,28 @@ static bool is_over(u64 step)
 	return run.skipped && step >= run.skipped_steps;
 }
 
+/*
+ * Limit of the points that a task passes in a step, without interrupts, or at the end of a run. A
+ * call of the engine that does not end passes more; a healthy step passes at most a million.
+ */
+#define STEP_POINTS_MAX	(1u << 26)
+
+static void begin_points(void)
+{
+	me->step_since_points = me->points;
+}
+
+static void check_points(void)
+{
+	u64 points = me->points - me->step_since_points;
+
+	if (points > sim.step_most_points)
+		sim.step_most_points = points;
+	if (points > STEP_POINTS_MAX)
+		sim_fail("bound", "CPU %u has passed %llu points in a step that does not end",
+			 (u32)(me - sim.cpus), (unsigned long long)points);
+}
+
 bool sim_step_begin(void)
 {
 	do {
@@ -79,6 +101,7 @@ bool sim_step_begin(void)
 		me->step = sim.steps++;
 	} while (is_skipped(me->step));
 	me->stream = mix(run.seed ^ mix(me->step + 1));
+	begin_points();
 	return true;
 }
 
@@ -143,10 +166,12 @@ static void cpu_main(void)
 
 	for (;;) {
 		self->busy = true;
+		begin_points();
 		if (task)
 			task();
 		else if (sim_step_begin())
 			operator_step();
+		check_points();
 		self->busy = false;
 		give_way();
 	}
@@ -168,7 +193,7 @@ void cpus_begin(const struct sim_run *of)
 void cpus_run(void (*only)(void))
 {
 	task = only;
-	sim_points_left = only ? ~0u : 1;
+	sim_points_left = only ? STEP_POINTS_MAX : 1;
 	go_on_cpu(0);
 }
 
@@ -194,10 +219,12 @@ static void interrupt(void (*handler)(void))
 	me->interrupted = true;
 	me->straying = 0;
 	me->map = 0;
+	begin_points();
 	handler();
 	me->interrupted = false;
 	me->stream = before.stream;
 	me->step = before.step;
+	me->step_since_points = before.step_since_points + (me->points - before.points);
 	me->straying = before.straying;
 	me->warnings = before.warnings;
 	me->causes = before.causes;
@@ -213,8 +240,9 @@ void sim_interrupt_if_due(void)
 
 void sim_turn(void)
 {
+	check_points();
 	if (sim.calm || task) {
-		sim_points_left = ~0u;
+		sim_points_left = STEP_POINTS_MAX;
 		return;
 	}
 	sim_points_left = 1 + sim_draw(2 * sim.config.turn);

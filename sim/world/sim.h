@@ -35,6 +35,7 @@ struct sim_cpu {
 	u64 step;
 	u64 off_since_ns;
 	u64 points;		/* points passed so far */
+	u64 step_since_points;	/* value of @points when the task's step began */
 	u64 off_since_points;	/* value of @points when interrupts went off */
 	u32 off_pages;		/* removed and released since then */
 	u64 deadline_ns;	/* of the CPU's timer, 0: none */
@@ -92,6 +93,7 @@ struct sim_world {
 
 	u64 now_ns;
 	u64 next_timer_ns;
+	u64 step_most_points;	/* in one step, without interrupts */
 	u64 off_most_points;	/* in one stretch without interrupts */
 	u32 off_most_pages;
 	u64 off_max_ns;		/* longest interrupts-off times, this and last epoch */

@@ -165,15 +165,15 @@ static void fill_all(struct own_block *block)
 
 /* ---- unmap ---- */
 
-/* Report each extent of @set. */
-static void tell(const struct own_block *block, enum sim_event_kind kind, u64 set, u32 serial,
-		 u64 b)
+/* Report each extent of @set, unmapped on @cpu. */
+static void tell(const struct own_block *block, enum sim_event_kind kind, u32 cpu, u64 set,
+		 u32 serial, u64 b)
 {
 	u32 at, pages;
 
 	for (; set; set &= ~bits(at, pages)) {
 		pages = first_run(set, &at);
-		sim_event(kind, sim_cpu_now(), block->page + at, pages, serial, b);
+		sim_event(kind, cpu, block->page + at, pages, serial, b);
 	}
 }
 
@@ -208,25 +208,26 @@ static void undo(struct own_block *block, u64 set)
 	bool bound = cpu->interrupted || sim_draw(2);
 	u32 pages = xs_popcount(set), serial = ++sim.unmap_serial;
 	struct driver_promise promise;
+	u32 at = sim_cpu_now();
 	bool strict;
 
 	block->mapped &= ~set;
 	device_note_stale(block->page + xs_ctz(set));
 	cpu->bound += bound;
-	tell(block, EV_UNMAP, set, serial, UNMAP_AWARE | (cpu->has_batch ? UNMAP_ROOM : 0));
+	tell(block, EV_UNMAP, at, set, serial, UNMAP_AWARE | (cpu->has_batch ? UNMAP_ROOM : 0));
 	sim.unmapping_pages += pages;
 	promise = driver_promise_begin();
 	sim_call_begin(CAUSES_OF_UNMAP);
 	xs_engine_unmap_in_block_deferred(&sim.engine, iova_of(block, 0), set);
 	sim_call_end();
-	tell(block, EV_LEFT, set, serial, 0);
+	tell(block, EV_LEFT, at, set, serial, 0);
 	strict = driver_promise_end(&promise);
 	sim.unmapping_pages -= pages;
 	sim.unmaps += pages;
 	sim.unmapped_pages += pages;
 	driver_flush(!bound);
 	cpu->bound -= bound;
-	tell(block, EV_UNMAPPED, set, serial, strict);
+	tell(block, EV_UNMAPPED, at, set, serial, strict);
 	for (u64 rest = set; rest; rest &= rest - 1)
 		drop_memory(block, xs_ctz(rest));
 	gone(block, set);
@@ -237,7 +238,7 @@ static void undo_each(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
 	bool bound = cpu->interrupted || sim_draw(2);
-	u32 serials[XS_BLOCK_PAGES];
+	u32 serials[XS_BLOCK_PAGES], cpus[XS_BLOCK_PAGES];
 	u64 strict = 0;
 
 	block->mapped &= ~set;
@@ -245,6 +246,8 @@ static void undo_each(struct own_block *block, u64 set)
 	for (u64 rest = set; rest; rest &= rest - 1) {
 		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
 
+		sim_migrate();
+		cpus[xs_ctz(rest)] = sim_cpu_now();
 		if (driver_unmap_deferred(&mapping, &serials[xs_ctz(rest)]))
 			strict |= rest & -rest;
 	}
@@ -253,7 +256,7 @@ static void undo_each(struct own_block *block, u64 set)
 	for (u64 rest = set; rest; rest &= rest - 1) {
 		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
 
-		driver_unmap_end(&mapping, sim_cpu_now(), serials[xs_ctz(rest)],
+		driver_unmap_end(&mapping, cpus[xs_ctz(rest)], serials[xs_ctz(rest)],
 				 strict >> xs_ctz(rest) & 1);
 		drop_memory(block, xs_ctz(rest));
 	}

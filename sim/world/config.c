@@ -50,6 +50,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 			[FAULT_FREED_EARLY] = 64,
 			[FAULT_TWICE] = 20,
 			[FAULT_TABLES] = 50,
+			[FAULT_MIGRATE] = 8,
 		},
 	};
 
@@ -237,9 +238,10 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	else if (!draw(4))
 		narrow(&config);
 	draw_direct(&config);
-	/* Drawn last, so that worlds without failing removals stay the same for a given seed. */
+	/* Drawn last, so that worlds without these faults stay the same for a given seed. */
 	config.fault[FAULT_REMOVE] = draw(2) ? draw_size(8, 2000) : 0;
 	config.remembers = config.fault[FAULT_REMOVE] && draw(4);
+	config.fault[FAULT_MIGRATE] = draw(2) ? draw_size(1, 64) : 0;
 	config.tuning.pool_mib = SIM_POOL_MIB;
 	return config;
 }
@@ -266,6 +268,7 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_TWICE] = "unmapped twice",
 		[FAULT_TABLES] = "change of tables",
 		[FAULT_REMOVE] = "removal fails",
+		[FAULT_MIGRATE] = "migration",
 	};
 
 	return names[fault];

@@ -95,6 +95,11 @@ enum sim_fault {
 	 * holds all memory that can be held.
 	 */
 	FAULT_REMOVE,
+	/*
+	 * A task of a batch-aware driver migrates between two calls. The task's unmaps and
+	 * unflushed maps are on several CPUs then, and the task's flush covers all of them.
+	 */
+	FAULT_MIGRATE,
 	FAULT_COUNT
 };
 

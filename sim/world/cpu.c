@@ -17,6 +17,7 @@ u64 *sim_points = &outside_points;
 
 static struct coroutine outside;
 static struct coroutine coroutines[SIM_CPUS];
+static struct coroutine *running[SIM_CPUS];	/* of each CPU; a migration exchanges two */
 struct sim_cpu *sim_me;
 static void (*task)(void);		/* NULL: take steps */
 
@@ -107,33 +108,28 @@ bool sim_step_begin(void)
 
 /* ---- scheduling ---- */
 
-static void go_on(struct coroutine *to)
+/* Continue the coroutine of @cpu; NULL: the caller of cpus_run(). */
+static void go_on(struct sim_cpu *cpu)
 {
-	struct sim_cpu *self = me;
+	struct coroutine *from = me ? running[me - sim.cpus] : &outside;
 
-	if (to == &outside)
-		me = NULL;
-	else
-		me = &sim.cpus[to - coroutines];
+	/* On return, the coroutine that switched back has set both, maybe to another CPU. */
+	me = cpu;
 	sim_points = me ? &me->points : &outside_points;
-	coroutine_switch(self ? &coroutines[self - sim.cpus] : &outside, to);
-	me = self;
-	sim_points = me ? &me->points : &outside_points;
+	coroutine_switch(from, me ? running[me - sim.cpus] : &outside);
 }
 
 static void cpu_main(void);
 
 static void go_on_cpu(u32 cpu)
 {
-	struct coroutine *to = &coroutines[cpu];
-
 	if (me == &sim.cpus[cpu])
 		return;
 	if (!sim.cpus[cpu].started) {
 		sim.cpus[cpu].started = true;
-		coroutine_begin(to, cpu_main);
+		coroutine_begin(running[cpu], cpu_main);
 	}
-	go_on(to);
+	go_on(&sim.cpus[cpu]);
 }
 
 /* Pick any CPU that can continue. Returns SIM_CPUS if all CPUs are done. */
@@ -155,24 +151,22 @@ static void give_way(void)
 	u32 cpu = pick();
 
 	if (cpu == SIM_CPUS)
-		go_on(&outside);
+		go_on(NULL);
 	else
 		go_on_cpu(cpu);
 }
 
 static void cpu_main(void)
 {
-	struct sim_cpu *self = me;
-
 	for (;;) {
-		self->busy = true;
+		me->busy = true;
 		begin_points();
 		if (task)
 			task();
 		else if (sim_step_begin())
 			operator_step();
 		check_points();
-		self->busy = false;
+		me->busy = false;
 		give_way();
 	}
 }
@@ -185,6 +179,7 @@ void cpus_begin(const struct sim_run *of)
 	bytes_end = of->bytes + (of->bytes ? of->byte_count : 0);
 	me = NULL;
 	for (u32 i = 0; i < SIM_CPUS; i++) {
+		running[i] = &coroutines[i];
 		sim.cpus[i].online = i < sim.config.cpus;
 		sim.cpus[i].stream = mix(of->seed + i);
 	}
@@ -200,12 +195,58 @@ void cpus_run(void (*only)(void))
 void cpus_stop(void)
 {
 	if (me)
-		go_on(&outside);
+		go_on(NULL);
 }
 
 u32 sim_cpu_now(void)
 {
 	return me ? (u32)(me - sim.cpus) : 0;
+}
+
+/* ---- migration ---- */
+
+/* Returns a CPU that is between two steps; the running CPU if there is no other. */
+static struct sim_cpu *find_idle(void)
+{
+	u32 cpu = sim_draw(sim.config.cpus);
+
+	for (u32 i = 0; i < sim.config.cpus; i++) {
+		if (sim.cpus[cpu].online && !sim.cpus[cpu].busy)
+			return &sim.cpus[cpu];
+		cpu = (cpu + 1) % sim.config.cpus;
+	}
+	return me;
+}
+
+/* Make the task of @from the task of @to. */
+static void give_task(struct coroutine *task, const struct sim_cpu *from, struct sim_cpu *to)
+{
+	running[to - sim.cpus] = task;
+	to->started = from->started;
+	to->busy = from->busy;
+	to->stream = from->stream;
+	to->step = from->step;
+	to->step_since_points = to->points - (from->points - from->step_since_points);
+}
+
+void sim_migrate(void)
+{
+	struct sim_cpu *from = me, *to;
+	struct coroutine *mine, *idle;
+	struct sim_cpu before;
+
+	if (me->bound || me->interrupted || !sim_fault(FAULT_MIGRATE))
+		return;
+	to = find_idle();
+	if (to == from)
+		return;
+	before = *to;
+	mine = running[from - sim.cpus];
+	idle = running[to - sim.cpus];
+	give_task(mine, from, to);
+	give_task(idle, &before, from);
+	me = to;
+	sim_points = &me->points;
 }
 
 /* ---- turns and interrupts ---- */

@@ -394,6 +394,8 @@ static struct sim_mapping take_live(u32 index)
 
 void driver_flush_maps(bool everywhere)
 {
+	if (everywhere)
+		sim_migrate();
 	sim_call_begin(0);
 	xs_engine_flush_maps(&sim.engine, everywhere);
 	sim_call_end();
@@ -448,6 +450,7 @@ static void map_aware(void)
 		if (sim.live_count + sim.in_flight >= sim.config.live_max)
 			break;
 		sim.in_flight++;
+		sim_migrate();
 		if (map_unflushed(&mappings[count]))
 			count++;
 		else
@@ -498,6 +501,8 @@ bool driver_unmap_deferred(const struct sim_mapping *mapping, u32 *serial)
 
 void driver_flush(bool everywhere)
 {
+	if (everywhere)
+		sim_migrate();
 	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_EXPLICIT));
 	xs_engine_flush_explicit(&sim.engine, everywhere);
 	sim_call_end();
@@ -514,11 +519,13 @@ static void unmap_aware(const struct sim_mapping *first)
 	u32 wanted = 1 + sim_draw(AWARE_MAX);
 	bool bound = cpu->interrupted || sim_draw(2);
 	bool strict[AWARE_MAX];
-	u32 serials[AWARE_MAX];
+	u32 serials[AWARE_MAX], cpus[AWARE_MAX];
 	u32 count = 0;
 
 	cpu->bound += bound;
 	do {
+		sim_migrate();
+		cpus[count] = sim_cpu_now();
 		strict[count] = driver_unmap_deferred(&mappings[count], &serials[count]);
 		if (++count == wanted || !sim.live_count)
 			break;
@@ -532,7 +539,7 @@ static void unmap_aware(const struct sim_mapping *first)
 	driver_flush(!bound);
 	cpu->bound -= bound;
 	for (u32 i = 0; i < count; i++) {
-		driver_unmap_end(&mappings[i], sim_cpu_now(), serials[i], strict[i]);
+		driver_unmap_end(&mappings[i], cpus[i], serials[i], strict[i]);
 		if (i)
 			drop_memory(&mappings[i], mappings[i].part_count);
 	}

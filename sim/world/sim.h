@@ -55,7 +55,7 @@ struct sim_cpu {
 	bool has_batch;		/* the engine got memory for the batch */
 	u32 entered;		/* nested calls of the engine */
 	u64 exits;		/* returns from outermost calls so far */
-	u32 bound;		/* nesting depth of pinning to this CPU */
+	u32 bound;		/* nesting depth of pinning to this CPU; see sim_migrate() */
 	bool online;
 	bool retiring;		/* the CPU stays offline until this ends */
 	bool poll_due;
@@ -281,6 +281,12 @@ void cpus_begin(const struct sim_run *run);
 void cpus_run(void (*only)(void));	/* run @only on CPU 0; NULL: steps on all CPUs */
 void cpus_stop(void);		/* return to the caller of cpus_run(), for ever */
 bool sim_step_begin(void);	/* begin the next step's stream; false: none left */
+
+/*
+ * The scheduler may move the running task to another CPU, unless the task is bound. The task is
+ * in no call of the engine.
+ */
+void sim_migrate(void);
 void sim_interrupt_if_due(void);	/* run the interrupt of a timer */
 void cpus_quiesce(void *world);
 

@@ -8,24 +8,7 @@
  */
 __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 
-#include "../../core/policy.c"
-#include "../../core/stats.c"
-#include "../../core/slot.c"
-#include "../../core/partial.c"
-#include "../../core/block.c"
-#include "../../core/tree.c"
-#include "../../core/space.c"
-#include "../../core/magazine.c"
-#include "../../core/pool.c"
-#include "../../core/batch.c"
-#include "../../core/place.c"
-#include "../../core/flush.c"
-#include "../../core/stuck.c"
-#include "../../core/map.c"
-#include "../../core/unmap.c"
-#include "../../core/tear.c"
-#include "../../core/leak_check.c"
-#include "../../core/engine.c"
+#include "../../core/parts.h"
 
 #include "path.h"
 

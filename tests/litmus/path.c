@@ -3,24 +3,7 @@
  * The engine as one translation unit, as in the module, so that programs can call the engine's
  * inline functions.
  */
-#include "../../core/policy.c"
-#include "../../core/stats.c"
-#include "../../core/slot.c"
-#include "../../core/tree.c"
-#include "../../core/space.c"
-#include "../../core/partial.c"
-#include "../../core/block.c"
-#include "../../core/magazine.c"
-#include "../../core/batch.c"
-#include "../../core/flush.c"
-#include "../../core/stuck.c"
-#include "../../core/pool.c"
-#include "../../core/place.c"
-#include "../../core/map.c"
-#include "../../core/unmap.c"
-#include "../../core/tear.c"
-#include "../../core/engine.c"
-#include "../../core/leak_check.c"
+#include "../../core/parts.h"
 
 #include "litmus_world.h"
 

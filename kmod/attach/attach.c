@@ -512,15 +512,21 @@ static void dma_forget(struct xs_device *xdev)
  * go. The bus ends the driver's own use before managed resources are freed, and so before the
  * detach. So the module holds a second use until the detach. If the device has a
  * dma_range_map, dma_configure() would leak the first map when called again, and the module
- * does without a use.
+ * does without a use. Returns the reason of a failure, or NULL.
  */
-static bool pin_domain(struct xs_device *xdev)
+static const char *pin_domain(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
+	int error;
 
-	if (!dev->dma_range_map)
-		xdev->pins_domain = !dev->bus->dma_configure(dev);
-	return xdev->pins_domain || dev->dma_range_map;
+	if (dev->dma_range_map)
+		return NULL;
+	error = dev->bus->dma_configure(dev);
+	xdev->pins_domain = !error;
+	if (error == -EBUSY)
+		return "its IOMMU group has another owner";
+	return error ? "its bus could not configure its DMA: unbind its driver and bind it again" :
+		       NULL;
 }
 
 /* Called while dev->driver is still set. */
@@ -561,7 +567,7 @@ struct detaching {
 
 /*
  * All devices of the group have one domain, so either all return to the kernel's own path, or
- * none.
+ * none. The mutex of the IOMMU group is held.
  */
 static int restore_device(struct device *dev, void *data)
 {
@@ -585,7 +591,7 @@ static int restore_device(struct device *dev, void *data)
 
 /*
  * A change of the group's type resets the operations of its devices to the kernel's own. If a
- * device cannot be locked, the next check tries again.
+ * device cannot be locked, the next check tries again. The mutex of the IOMMU group is held.
  */
 static int set_again(struct device *dev, void *group)
 {
@@ -804,8 +810,7 @@ static const char *attach_device(struct xs_device *xdev)
 	struct xs_device **resource;
 	const char *failure;
 
-	failure = pin_domain(xdev) ? engine_for(xdev) :
-				     "its IOMMU group has another owner";
+	failure = pin_domain(xdev) ?: engine_for(xdev);
 	if (!failure)
 		xdev->is_blocked = false;
 	else if (!xdev->is_attached)

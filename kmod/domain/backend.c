@@ -192,7 +192,7 @@ const char *xs_backend_init(struct xs_backend *backend,
 	backend->said_ignored = false;
 	backend->stuck_in = NULL;
 	backend->stuck_live = false;
-	backend->domain.left = NULL;
+	backend->domain.former = NULL;
 	backend->starved = jiffies - STARVED_TICKS;
 	backend->said_torn = false;
 	backend->node = dev_to_node(config->dev);

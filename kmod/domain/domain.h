@@ -44,8 +44,8 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
  *
  * @now:	the group's default domain; xs_no_domain while the group is orphaned, and until a
  *		driver binds for which the default domain translates
- * @left:	the previous domain, while calls that have seen it are under way; else NULL.
- *		Read after @now (see domain_left())
+ * @former:	the previous domain, while calls that have seen it are under way; else NULL.
+ *		Read after @now (see former_domain())
  * @iommu:	properties of the IOMMU; @iommu.flushes_maps is true only if the backend must flush
  *		maps itself
  * @is_known:	the backend calls the domain's own operations; else it calls the IOMMU core
@@ -61,7 +61,7 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
  */
 struct xs_domain {
 	struct iommu_domain *now;
-	struct iommu_domain *left;
+	struct iommu_domain *former;
 	struct xs_iommu iommu;
 	bool is_known;
 	bool is_generic;

@@ -77,13 +77,13 @@ static noinline void invalidate_all(struct xs_backend *backend,
 }
 
 /* The domain that the group is leaving, from which the caller may have removed pages; or NULL. */
-static noinline struct iommu_domain *domain_left(struct xs_backend *backend)
+static noinline struct iommu_domain *former_domain(struct xs_backend *backend)
 {
 	struct iommu_domain *domain;
 
 	/* Pairs with smp_store_release() in move(). */
 	smp_rmb();
-	domain = READ_ONCE(backend->domain.left);
+	domain = READ_ONCE(backend->domain.former);
 	return domain == &xs_no_domain ? NULL : domain;
 }
 
@@ -102,7 +102,7 @@ static __always_inline void backend_invalidate(void *data, xs_gather_t *gather,
 	bool frees = xs_gather_frees_tables(gather);
 
 	if (unlikely(domain == &xs_no_domain)) {
-		domain = domain_left(backend);
+		domain = former_domain(backend);
 		if (!domain)
 			return;
 		count = 0;
@@ -129,8 +129,7 @@ static __always_inline void backend_invalidate(void *data, xs_gather_t *gather,
 }
 
 /*
- * Invalidates the whole domain; the command is not counted. Nothing is sent in the blocking
- * domain.
+ * Invalidates the whole domain; the command is not counted. Nothing is sent without a domain.
  */
 static void flush_domain(struct xs_backend *backend)
 {

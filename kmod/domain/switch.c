@@ -46,19 +46,19 @@ static void forget_iommu(struct xs_backend *backend)
 
 /*
  * On return all calls of the engine use @domain. A call that began before still invalidates in
- * the former domain what it removed there (domain_left()).
+ * the former domain what it removed there (former_domain()).
  */
 static void move(struct xs_backend *backend, struct iommu_domain *domain)
 {
 	lockdep_assert_held(&backend->work_lock);
 	forget_iommu(backend);
-	WRITE_ONCE(backend->domain.left, backend->domain.now);
+	WRITE_ONCE(backend->domain.former, backend->domain.now);
 	/*
-	 * Pairs with smp_rmb() in domain_left(): a call that sees the new domain also sees @left.
+	 * Pairs with smp_rmb() in former_domain(): a call that sees the new domain also sees @former.
 	 */
 	smp_store_release(&backend->domain.now, domain);
 	backend_quiesce(backend);
-	WRITE_ONCE(backend->domain.left, NULL);
+	WRITE_ONCE(backend->domain.former, NULL);
 }
 
 /*

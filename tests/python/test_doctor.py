@@ -303,6 +303,11 @@ def other_iommu(made: Machine, name: str, folder: str) -> None:
     made.write(f"sysfs/class/iommu/{name}/{folder}/features", "0")
 
 
+def amd_unit(made: Machine, cap: int) -> None:
+    other_iommu(made, "ivhd0", "amd-iommu")
+    made.write("sysfs/class/iommu/ivhd0/amd-iommu/cap", f"{cap:x}")
+
+
 def unloaded(made: Machine, content: bytes | None = b"module" + SIGNED, name: str = "xsmmu.ko") -> None:
     """The module is built and signed like the kernel's own modules, or not built, and nothing was chosen."""
     made.remove("sysfs/module/xsmmu")
@@ -458,6 +463,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "VFIO's groups of no IOMMU": (no_iommu_mode, "blocks", "no-iommu", "add intel_iommu=on and reboot"),
     "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
+    "AMD-Vi of a real machine": (lambda made: amd_unit(made, 0), "risk", "npcache", "never run in it"),
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each map sends a command"),
     "passthrough": (lambda made: made.cmdline("iommu=pt"), "note", "kernel-mode", "remove iommu=pt"),
     "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "note", "kernel-mode", "remove iommu.passth"),

@@ -24,6 +24,7 @@ OPTIONS: Final = (
 )
 """Kernel options that dkms.conf requires; `!` marks an option that must be off."""
 
+_TRY: Final = "try the module first on a device that the machine does not need"
 _ENROLL: Final = "mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm"
 
 
@@ -115,6 +116,13 @@ def check_kind() -> Iterator[Finding]:
     elif accepted:
         count = len(kinds)
         yield _of_machine("ok", "iommu-kind", f"{', '.join(accepted)}, {count} unit{'s' if count > 1 else ''}")
+
+
+def check_npcache() -> Iterator[Finding]:
+    """The mode of AMD-Vi on real machines was never run."""
+    if any(iommu.is_bare_amd(unit) for unit in iommu.units()):
+        reason = "AMD-Vi is without NpCache, as in real machines: the module accepts this mode, but was never run in it"
+        yield _of_machine("risk", "npcache", reason, _TRY)
 
 
 def check_caching_mode() -> Iterator[Finding]:
@@ -240,9 +248,7 @@ def check_release() -> Iterator[Finding]:
         yield _of_machine("ok", "kernel-release", reason)
         return
     reason = f"the kernel is {release or 'of an unknown release'}, but the module was tested with {', '.join(tested)}"
-    yield _of_machine(
-        "risk", "kernel-release", reason, "try the module first on a device that the machine does not need"
-    )
+    yield _of_machine("risk", "kernel-release", reason, _TRY)
 
 
 def check_config() -> Iterator[Finding]:
@@ -360,6 +366,7 @@ def check_permission() -> Iterator[Finding]:
 CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     check_iommu,
     check_kind,
+    check_npcache,
     check_caching_mode,
     check_mode,
     check_floor,

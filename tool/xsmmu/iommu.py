@@ -15,6 +15,9 @@ ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "Arm SMMUv3", "virtio-iommu")
 _CACHING_MODE: Final = 1 << 7
 """Bit of VT-d's capability register."""
 
+_NPCACHE: Final = 1 << 26
+"""Bit of AMD-Vi's capability register."""
+
 
 def units() -> list[Path]:
     """Folders of the units."""
@@ -38,7 +41,18 @@ def kind(unit: Path) -> str:
 
 def caches_absent_entries(unit: Path) -> bool:
     """Whether VT-d's caching mode is on."""
+    return bool((_capabilities(unit / "intel-iommu") or 0) & _CACHING_MODE)
+
+
+def is_bare_amd(unit: Path) -> bool:
+    """Whether AMD-Vi runs in the mode of real machines, without NpCache."""
+    found = _capabilities(unit / "amd-iommu")
+    return found is not None and not found & _NPCACHE
+
+
+def _capabilities(folder: Path) -> int | None:
+    """The capability register; None if it cannot be read."""
     try:
-        return bool(int(text(unit / "intel-iommu/cap") or "0", 16) & _CACHING_MODE)
+        return int(text(folder / "cap") or "", 16)
     except ValueError:
-        return False
+        return None

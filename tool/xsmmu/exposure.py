@@ -46,5 +46,6 @@ def at_once(policy: str, level: str, share: float | None, per_page: float | None
         return None
     kinds = "mappings of more than 64 pages"
     if level == "held":
-        kinds = f"slab memory (kmalloc, such as packet heads) and {kinds}"
+        copies = f"; to copy small buffers instead: xsmmu set DEVICE {policy} copy_bytes=256 --rebind"
+        kinds = f"slab memory (kmalloc, such as packet heads) and {kinds}{copies}"
     return f"{100 * share:.0f} % of the pages were flushed inside their unmap: {policy} does not defer {kinds}"

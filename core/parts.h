@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * All files of the engine, for a translation unit that contains the engine (DESIGN.md, section 4). A
- * file may use the static functions of the files before it.
+ * All files of the engine, for a translation unit that contains the engine. A file may use the
+ * static functions of the files before it.
  */
 #include "policy.c"
 #include "stats.c"

@@ -54,7 +54,8 @@ static void move(struct xs_backend *backend, struct iommu_domain *domain)
 	forget_iommu(backend);
 	WRITE_ONCE(backend->domain.former, backend->domain.now);
 	/*
-	 * Pairs with smp_rmb() in former_domain(): a call that sees the new domain also sees @former.
+	 * Pairs with smp_rmb() in former_domain(): a call that sees the new domain also sees
+	 * @former.
 	 */
 	smp_store_release(&backend->domain.now, domain);
 	backend_quiesce(backend);

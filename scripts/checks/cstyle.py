@@ -138,7 +138,7 @@ _VERSION = re.compile(r"\b(?:LINUX_VERSION_CODE|KERNEL_VERSION)\b")
 _ENGINE_WORDS = re.compile(r"\b(?:__KERNEL__|LINUX_VERSION_CODE|KERNEL_VERSION|CONFIG_\w+|float|double)\b")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^>"]*[>"])')
 _COMPILER_HEADERS = ("stdint", "stddef", "stdbool", "stdatomic", "limits", "stdalign", "stdarg", "stdnoreturn")
-_ENGINE_INCLUDES = re.compile(rf'<(?:xsmmu/\w+\.h|platform\.h|(?:{"|".join(_COMPILER_HEADERS)})\.h)>|"\w+\.h"')
+_ENGINE_INCLUDES = re.compile(rf'<(?:xsmmu/\w+\.h|platform\.h|(?:{"|".join(_COMPILER_HEADERS)})\.h)>|"\w+\.[ch]"')
 
 
 def freestanding(text: str) -> Iterator[Finding]:

@@ -151,7 +151,8 @@ def test_engine_knows_no_world(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["#include <xsmmu/space.h>", "#include <stdint.h>", "/* __KERNEL__ */", "#include <platform.h>"]
+    "line",
+    ["#include <xsmmu/space.h>", "#include <stdint.h>", "/* __KERNEL__ */", "#include <platform.h>", '#include "a.c"'],
 )
 def test_engine_may_use_its_own(line: str) -> None:
     assert list(cstyle.freestanding(f"{line}\n")) == []

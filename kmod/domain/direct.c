@@ -37,10 +37,9 @@ static noinline void end_direct(struct xs_backend *backend, const char *why)
 		backend->name, why);
 }
 
-static u64 *entry_of(void *entries, u64 iova)
+/* Entry of an IOVA in the block with the first entry @first. */
+static __always_inline u64 *entry_of(u64 *first, u64 iova)
 {
-	u64 *first = (u64 *)((unsigned long)entries | XS_ENTRIES_TRIED);
-
 	return first + (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES;
 }
 
@@ -54,7 +53,6 @@ static void learn_entries(struct xs_backend *backend, void **entries, u64 iova,
 	u64 *entry = xs_root_entry(&backend->domain.tables.root, iova);
 	u64 found = entry ? READ_ONCE(*entry) : 0;
 	const char *why = "an entry is not where it should be";
-	unsigned long first;
 
 	if (entry)
 		why = xs_tables_learn(&backend->domain.tables, found, phys, prot);
@@ -74,8 +72,7 @@ static void learn_entries(struct xs_backend *backend, void **entries, u64 iova,
 		xs_tables_forget(&backend->domain.tables);
 		return;
 	}
-	first = (unsigned long)(entry - (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
-	WRITE_ONCE(*entries, (void *)(first & ~XS_ENTRIES_TRIED));
+	WRITE_ONCE(*entries, entry - (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
 }
 
 /* Checks that the driver finds the first and the last page where they were written. */
@@ -97,20 +94,19 @@ static bool try_entries(struct xs_backend *backend, void **entries, u64 iova,
 	u64 bits = READ_ONCE(backend->domain.tables.bits[xs_tables_kind(prot)]);
 	void *known = READ_ONCE(*entries);
 	bool tried = xs_entries_are_tried(known);
+	u64 *entry;
 
 	if (!known || !bits)
 		return false;
+	entry = entry_of(tried ? xs_entries_tried(known) : known, iova);
 	/* If the driver unmaps the page at once, the entries may have been learned too late. */
-	if (!tried && xs_root_entry(&backend->domain.tables.root, iova) !=
-			      entry_of(known, iova))
+	if (!tried && xs_root_entry(&backend->domain.tables.root, iova) != entry)
 		return false;
-	xs_entries_write(&backend->domain.tables, entry_of(known, iova), phys | bits,
-			 pages);
+	xs_entries_write(&backend->domain.tables, entry, phys | bits, pages);
 	if (tried && !xs_debug_on())
 		return true;
 	if (!is_seen(backend, iova, phys, pages)) {
-		xs_entries_write(&backend->domain.tables, entry_of(known, iova), 0,
-				 pages);
+		xs_entries_write(&backend->domain.tables, entry, 0, pages);
 		/* The device may have used the entries speculatively. */
 		flush_domain(backend);
 		atomic64_inc(&backend->counts.domain);
@@ -160,8 +156,8 @@ static __always_inline bool map_direct(struct xs_backend *backend, void **entrie
 	bits = READ_ONCE(backend->domain.tables.only[xs_tables_kind(prot)]);
 	if (unlikely(!bits))
 		return false;
-	xs_entries_write(&backend->domain.tables, entry_of(known, iova), phys | bits,
-			 pages);
+	xs_entries_write(&backend->domain.tables, entry_of(xs_entries_tried(known), iova),
+			 phys | bits, pages);
 	if (xs_debug_on())
 		check_written(backend, iova, phys, pages, prot);
 	return true;
@@ -189,8 +185,8 @@ static __always_inline bool backend_map_each(void *data, void **entries,
 	bits = READ_ONCE(backend->domain.tables.only[xs_tables_kind(prot)]);
 	if (unlikely(!bits))
 		return false;
-	xs_entries_write_each(&backend->domain.tables, entry_of(known, iova), phys, bits,
-			      pages);
+	xs_entries_write_each(&backend->domain.tables, entry_of(xs_entries_tried(known), iova),
+			      phys, bits, pages);
 	if (xs_debug_on())
 		check_each(backend, iova, phys, pages, prot);
 	return true;
@@ -206,7 +202,8 @@ static __always_inline bool clear_entries(struct xs_backend *backend, u64 iova,
 
 	if (!xs_entries_are_tried(known))
 		return false;
-	xs_entries_write(&backend->domain.tables, entry_of(known, iova), 0, pages);
+	xs_entries_write(&backend->domain.tables, entry_of(xs_entries_tried(known), iova), 0,
+			 pages);
 	if (xs_debug_on())
 		check_cleared(backend, iova, iova + ((u64)pages << PAGE_SHIFT));
 	return true;

@@ -91,15 +91,22 @@ extern const struct xs_format xs_format_amd;
 extern const struct xs_format xs_format_smmuv3;
 
 /*
- * The engine keeps a word for each block: the address of the block's first entry. Kernel
- * addresses are negative numbers. The highest bit of the word is cleared until the driver has
- * confirmed an entry that the module wrote.
+ * The engine keeps a word for each block: the address of the block's first entry, of which the
+ * lowest bits are 0. XS_ENTRIES_TRIED is set in the word once the driver has confirmed an entry
+ * that the module wrote. Bit 0 would cost a register, as the compiler would keep the bit as the
+ * result of xs_entries_are_tried().
  */
-#define XS_ENTRIES_TRIED	BIT(63)
+#define XS_ENTRIES_TRIED	BIT(1)
 
 static __always_inline bool xs_entries_are_tried(const void *entries)
 {
-	return (long)entries < 0;
+	return (unsigned long)entries & XS_ENTRIES_TRIED;
+}
+
+/* First entry of a block with tried entries. Subtracting costs no instruction, as masking would. */
+static __always_inline u64 *xs_entries_tried(const void *entries)
+{
+	return (u64 *)((unsigned long)entries - XS_ENTRIES_TRIED);
 }
 
 /* Kind of a mapping: all flags on which its entries may depend. */

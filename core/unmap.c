@@ -249,23 +249,26 @@ static bool xs_claim_defer(struct xs_engine *engine,
 
 /*
  * Handles a claim that the backend could not remove: holds the memory if possible, and keeps
- * the IOVAs.
+ * the IOVAs. A bad unmap may claim a list that is being filled, with slots that are not written
+ * yet: such a claim is not held.
  */
 static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 				       const struct xs_claim *claim,
 				       enum xs_held held)
 {
-	u32 span = claim->pages, count;
+	u32 span, count;
 
 	if (held == XS_HELD_NOT && xs_claim_hold(claim, &count))
 		held = XS_HELD;
 	if (held == XS_HELD_LATER)
 		xs_stuck_hold(engine, claim->page, claim->pages);
 	for (u32 at = 0; held != XS_HELD_LATER && at < claim->pages; at += span) {
-		xs_ref_t ref = xs_claim_ref(claim, at, &span);
+		xs_ref_t ref = XS_REF_NONE;
 
-		xs_stuck_set_ref(engine, claim->page + at, span,
-				 held == XS_HELD ? ref : XS_REF_NONE);
+		span = 1;
+		if (held == XS_HELD)
+			ref = xs_claim_ref(claim, at, &span);
+		xs_stuck_set_ref(engine, claim->page + at, span, ref);
 	}
 	xs_count(engine->counts, immediate_pages, -(u64)claim->pages);
 	xs_stuck_mark(engine, claim->page, claim->pages);

@@ -596,6 +596,111 @@ static void failing(void)
 	each(check_failing_beside);
 }
 
+/* ---- an engine that knows how to hold pages, whatever the policy ---- */
+
+static struct world *begin_remembering(const struct xs_policy *policy)
+{
+	struct world_config config = {
+		.blocks = 48, .cpus = 2, .policy = policy, .remembers = true,
+	};
+
+	return world_new(&config, 0);
+}
+
+#define HALF	4	/* pages of a list that is half filled */
+
+static struct {
+	u64 iova;
+	u32 pages;
+	bool unmapped;
+} half;
+
+static void unmap_half(struct world *world)
+{
+	half.unmapped = xs_engine_unmap(&world->engine, half.iova, half.pages, true);
+}
+
+/*
+ * Fill a list of a page of @counted and pages of @permanent, which fails. A bad unmap of the
+ * first @pages pages comes when the list has one slot.
+ */
+static void fill_half(struct world *world, const struct mapping *counted,
+		      const struct mapping *permanent, u32 pages)
+{
+	/* No neighbours, so each page has a slot. */
+	const u64 phys[HALF] = {
+		(u64)counted->page << XS_PAGE_LG2,
+		(u64)permanent->page << XS_PAGE_LG2,
+		(u64)(permanent->page + 2) << XS_PAGE_LG2,
+		(u64)(permanent->page + 4) << XS_PAGE_LG2,
+	};
+	u64 page;
+
+	half.pages = pages;
+	half.iova = xs_engine_alloc_iova(&world->engine, HALF, LAST);
+	page = (half.iova >> XS_PAGE_LG2) - world->first_page;
+	++world->last_serial;
+	for (u32 i = 0; i < HALF; i++)
+		world->owner[page + i] = world->last_serial * OWNER_SERIAL;
+	/* The engine counts the references before it writes the first slot. */
+	world->ref_asked_in = HALF + 2;
+	world->ref_asked = unmap_half;
+	world->map_fails_in = 1;
+	CHECK(xs_engine_fill_each(&world->engine, half.iova, phys, HALF, PROT_READ_));
+	CHECK(!world->ref_asked_in && !world->map_fails_in);
+}
+
+/* @pages: as above; @fails: so many removals fail. */
+static void check_half(struct world *world, u32 pages, u32 fails)
+{
+	struct mapping counted = map(world, 1, MEMORY_COUNTED);
+	struct mapping permanent = map(world, 2 * HALF, MEMORY_PERMANENT);
+	struct mapping before = map(world, HALF, MEMORY_COUNTED);
+	u32 stuck = fails ? HALF : 0, warnings = pages < HALF;
+
+	/* The driver keeps the memory, and the list gets the IOVAs. */
+	driver_unmap_only(world, &before, true);
+	if (pages < HALF)
+		world->parts_fail = fails;
+	else
+		world->removal_fails_in = fails;
+	fill_half(world, &counted, &permanent, pages);
+	CHECK(half.iova == before.iova);
+	CHECK(half.unmapped == (pages == HALF && !fails));
+	CHECK(xs_engine_stuck_pages(&world->engine) == stuck);
+	/* Only memory in a slot of the list may be held. */
+	for (u32 i = 0; i < HALF; i++)
+		CHECK(world->memory[before.page + i].refs == 1);
+	/* The driver's own unmap, after the failed map, finds no mapping or a torn one. */
+	warnings += stuck || pages == HALF;
+	CHECK(xs_engine_unmap(&world->engine, half.iova, HALF, true) ==
+	      (!stuck && pages < HALF));
+	CHECK(world_warnings() == warnings);
+	xs_engine_mend(&world->engine, false);
+	CHECK(!xs_engine_retry(&world->engine));
+	world->stuck_pages = 0;
+	CHECK(world->memory[counted.page].refs == 1);
+	CHECK(xs_engine_live_pages(&world->engine) == 1 + 2 * HALF);
+	driver_free(world, &before);
+	check_again(world, &before);
+	driver_unmap(world, &permanent, true);
+	driver_unmap(world, &counted, true);
+}
+
+/* A bad unmap of a list's IOVAs, or of some of them, comes while the list is filled. */
+static void half_filled(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world *world = begin_remembering(&xs_policies[i]);
+
+		for (u32 fails = 0; fails < 2; fails++) {
+			check_half(world, HALF, fails);
+			check_half(world, HALF - 1, fails);
+		}
+		world_end(world);
+	}
+}
+
 /*
  * A bad unmap names a page that is about to be mapped, and another page. The map continues and
  * may write an entry after the removal; the entry is removed again before anybody else gets the
@@ -1041,6 +1146,7 @@ const struct test bad_unmap_tests[] = {
 	{ "bad_unmap_parts", parts },
 	{ "bad_unmap_no_memory", no_memory },
 	{ "bad_unmap_failing", failing },
+	{ "bad_unmap_half_filled", half_filled },
 	{ "bad_unmap_meanwhile", meanwhile },
 	{ "bad_unmap_twice", twice },
 	{ "bad_unmap_twice_at_once", twice_at_once, .threads = true },

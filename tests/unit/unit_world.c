@@ -91,6 +91,8 @@ xs_ref_t xs_ref_of(u64 phys)
 	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
 
 	CHECK(get(&memory->refs));
+	if (fails_now(&the_world->ref_asked_in))
+		the_world->ref_asked(the_world);
 	switch (get(&memory->kind)) {
 	case MEMORY_COUNTED:
 	case MEMORY_FOLIO:

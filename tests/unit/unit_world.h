@@ -124,6 +124,8 @@ struct world {
 	bool records_lost;	/* after which records of its pages are lost: none is removed */
 	int misuse_removed;	/* reported by the last bad unmap about the removal */
 	bool record_fails;	/* @mapping finds no memory for a record */
+	u64 ref_asked_in;	/* the n-th question for a reference from now on calls */
+	void (*ref_asked)(struct world *world);
 	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
 	bool map_fails_late;	/* after which the map fails */
 	void (*meanwhile)(struct world *world);	/* called while a change waits */

@@ -456,8 +456,7 @@ static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
 /* Has the backend remove and free the memory of a chunk. Returns false on failure. */
 static bool xs_chunk_unmap(struct xs_pool *pool, struct xs_chunk *chunk)
 {
-	return !chunk->memory || pool->ops->drop_chunk(pool->backend, chunk->iova,
-						       chunk->memory);
+	return pool->ops->drop_chunk(pool->backend, chunk->iova, chunk->memory);
 }
 
 static void xs_chunk_fill(struct xs_chunk *chunk)
@@ -514,9 +513,7 @@ static struct xs_chunk **xs_pool_place(struct xs_pool *pool,
 static void xs_chunk_tell_stuck(struct xs_pool *pool,
 				const struct xs_chunk *chunk)
 {
-	if (pool->ops->stuck)
-		pool->ops->stuck(pool->backend, chunk->iova,
-				 XS_CHUNK_BYTES / XS_PAGE_BYTES);
+	pool->ops->stuck(pool->backend, chunk->iova, XS_CHUNK_BYTES / XS_PAGE_BYTES);
 }
 
 /* Makes a chunk stuck, or no longer stuck; a stuck chunk counts as a chunk of the pool. */

@@ -455,6 +455,53 @@ static void check_failed(struct world *world, u32 bad_unmaps)
 	driver_check(world, &s.one);
 }
 
+/* ---- proper unmaps beside a bad unmap ---- */
+
+static struct mapping late;
+static bool late_no_memory;
+
+/* Between the look-up of a bad unmap and its claim. */
+static void unmap_late(struct world *world)
+{
+	world->allocating = NULL;
+	world->alloc_fails_in = late_no_memory;
+	driver_unmap(world, &late, true);
+}
+
+/*
+ * A bad unmap finds a mapping that is properly unmapped before the bad unmap claims it: the
+ * proper unmap has the mapping, and the bad unmap has found nothing.
+ */
+static void check_late(struct world *world)
+{
+	/* By pages, the unmap would take three locks below the bad unmap's. */
+	if (world->engine.policy->placement != XS_PLACE_BLOCK)
+		return;
+	for (u32 i = 0; i < 4; i++) {
+		/* From the mapping's first page, or from the page before. */
+		u64 before = i % 2 * XS_PAGE_BYTES;
+		struct mapping first = map(world, 5, MEMORY_COUNTED);
+
+		late = map(world, 5, MEMORY_COUNTED);
+		CHECK(!names_any(world, late.iova - before, !!before));
+		late_no_memory = i / 2;
+		world->allocating = unmap_late;
+		CHECK(!xs_engine_unmap(&world->engine, late.iova - before, 3, true));
+		CHECK(!world->allocating && !world->alloc_fails_in);
+		CHECK(!xs_engine_torn_pages(&world->engine));
+		CHECK(!xs_engine_stuck_pages(&world->engine));
+		check_again(world, &late);
+		driver_check(world, &first);
+		driver_unmap(world, &first, true);
+		check(world, 1);
+	}
+}
+
+static void lates(void)
+{
+	each(check_late);
+}
+
 /*
  * A removal of named pages fails. The mapping is stuck at once, whatever the driver does next,
  * until the backend removes the pages. Memory is held if the engine knows how.
@@ -587,9 +634,45 @@ static void check_failing_late(struct world *world)
 	}
 }
 
+/* The same with the second of two mappings that a bad unmap names. */
+static void fail_second(struct world *world)
+{
+	static u32 records;
+
+	if (++records % 2)
+		return;
+	world->allocating = NULL;
+	world->parts_fail = 1;
+}
+
+static void check_failing_second(struct world *world)
+{
+	struct mapping first = map(world, 8, MEMORY_FOLIO);
+	struct mapping second = map(world, 8, MEMORY_FOLIO);
+	bool holds = world->engine.mode & XS_MODE_HOLDS;
+
+	CHECK(second.iova == first.iova + 8 * XS_PAGE_BYTES);
+	disown(world, &first, 0);
+	disown(world, &second, holds ? OWNER_PROMISED : 0);
+	world->allocating = fail_second;
+	CHECK(!xs_engine_unmap(&world->engine, first.iova + 4 * XS_PAGE_BYTES, 8, true));
+	check_failed(world, 1);
+	s.bad_unmaps++;
+	CHECK(world->misuse_removed < 0);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 8);
+	driver_free(world, &second);
+	retry(world, &second);
+	CHECK(xs_engine_unmap(&world->engine, first.iova, 8, true));
+	xs_engine_mend(&world->engine, false);
+	driver_is_torn(world, &first);
+	driver_free(world, &first);
+	check(world, 0);
+}
+
 static void failing(void)
 {
 	each(check_failing);
+	each(check_failing_second);
 	each(check_failing_freed);
 	each(check_failing_right);
 	each(check_failing_late);
@@ -605,6 +688,44 @@ static struct world *begin_remembering(const struct xs_policy *policy)
 	};
 
 	return world_new(&config, 0);
+}
+
+/* The backend says twice that the whole mapping is removed, and no removal has failed. */
+static void removed_twice(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin_remembering(&xs_policies[i]);
+		struct mapping mapping = map(world, 5, MEMORY_COUNTED);
+
+		world->exact_unmap = true;
+		for (u32 at = 0; at < 4; at += 2) {
+			CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, 1, at));
+			CHECK(world->misuse_removed == XS_REMOVED_ALL);
+		}
+		CHECK(world_warnings() == 2);
+		CHECK(!xs_engine_stuck_pages(&world->engine));
+		CHECK(!xs_engine_torn_pages(&world->engine));
+		driver_unmap(world, &mapping, true);
+		xs_engine_mend(&world->engine, false);
+		world_end(world);
+	}
+}
+
+/* The engine ends while a mapping is torn: in part, or as a whole and not mended. */
+static void to_the_end(void)
+{
+	for (u32 i = 0; i < 2 * xs_policy_count; i++) {
+		struct world *world = begin_remembering(&xs_policies[i / 2]);
+		struct mapping mapping = map(world, 5, MEMORY_COUNTED);
+
+		CHECK(!driver_tear(world, mapping.iova, 3, 0));
+		if (i % 2)
+			CHECK(!driver_tear(world, mapping.iova + 3 * XS_PAGE_BYTES, 2, 0));
+		CHECK(world_warnings() == 1 + i % 2);
+		xs_engine_destroy(&world->engine);
+		CHECK(!world->allocations);
+		world_free(world);
+	}
 }
 
 #define HALF	4	/* pages of a list that is half filled */
@@ -825,6 +946,7 @@ static void twice(void)
 struct race {
 	struct world *world;
 	struct mapping mappings[24];
+	u32 arrived;		/* calls that are about to begin, or have begun */
 };
 
 static void race_run(void *argument, u32 cpu)
@@ -911,6 +1033,56 @@ static void failing_race_seed(u64 seed)
 	CHECK(race.world->memory[mapping->page].refs == 1);
 	driver_free(race.world, mapping);
 	world_end(race.world);
+}
+
+/*
+ * All CPUs unmap the same page of a driver's block, page by page: exactly one unmap of each page
+ * succeeds.
+ */
+static void block_run(void *argument, u32 cpu)
+{
+	struct race *race = argument;
+
+	(void)cpu;
+	for (u32 i = 0; i < 24; i++) {
+		__atomic_fetch_add(&race->arrived, 1, __ATOMIC_RELAXED);
+		while (__atomic_load_n(&race->arrived, __ATOMIC_RELAXED) < RACERS * (i + 1))
+			test_relax();
+		xs_engine_unmap_in_block_deferred(&race->world->engine,
+						  race->mappings[0].iova, 1ULL << i);
+	}
+}
+
+static void block_race_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 16, .cpus = RACERS,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	static struct race race;
+	struct world *world = world_new(&config, 0);
+	u64 own = xs_engine_alloc_block(&world->engine, 24, LAST);
+
+	test_replay(seed, 0);
+	race.world = world;
+	race.arrived = 0;
+	CHECK(driver_map_block(world, race.mappings, 24, 4, own) == 24);
+	for (u32 i = 0; i < 24; i++)
+		world->owner[(own >> XS_PAGE_LG2) + i] &= ~(u64)OWNER_MAPPED;
+	if (!test_threads(RACERS, seed, block_run, &race))
+		test_threads(RACERS, 0, block_run, &race);
+	test_be_cpu(0);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
+	CHECK(world_warnings() == 24 * (RACERS - 1));
+	CHECK(!xs_engine_live_pages(&world->engine));
+	for (u32 i = 0; i < 24; i++)
+		driver_free(world, &race.mappings[i]);
+	world_end(world);
+}
+
+static void block_at_once(void)
+{
+	test_seeds(50, block_race_seed);
 }
 
 static void failing_at_once(void)
@@ -1145,11 +1317,15 @@ const struct test bad_unmap_tests[] = {
 	{ "bad_unmap_neighbours", neighbours },
 	{ "bad_unmap_parts", parts },
 	{ "bad_unmap_no_memory", no_memory },
+	{ "bad_unmap_late", lates },
+	{ "bad_unmap_removed_twice", removed_twice },
+	{ "bad_unmap_to_the_end", to_the_end },
 	{ "bad_unmap_failing", failing },
 	{ "bad_unmap_half_filled", half_filled },
 	{ "bad_unmap_meanwhile", meanwhile },
 	{ "bad_unmap_twice", twice },
 	{ "bad_unmap_twice_at_once", twice_at_once, .threads = true },
+	{ "bad_unmap_block_at_once", block_at_once, .threads = true },
 	{ "bad_unmap_failing_at_once", failing_at_once, .threads = true },
 	{ "bad_unmap_torn_at_once", torn_at_once, .threads = true },
 	{ "bad_unmap_wrong_blocks", wrong_blocks },

@@ -1790,7 +1790,14 @@ static void check_maps_apart(struct world *world, const struct xs_policy *policy
 {
 	u64 iova = xs_engine_alloc_block(&world->engine, 64, LAST);
 	bool domain = policy->scope == XS_SCOPE_DOMAIN;
+	struct mapping none = { .pages = 1, .prot = PROT_READ_, .deferred = true };
 
+	/* A failed map leaves nothing to flush. */
+	world->maps_fail = true;
+	CHECK(!driver_map_at(world, &none, iova));
+	world->maps_fail = false;
+	xs_engine_flush_maps(&world->engine, false);
+	check_map_flushes(world, 0, 0, 0);
 	map_apart(world, iova, 0, 4);
 	xs_engine_flush_maps(&world->engine, false);
 	check_map_flushes(world, 1, domain ? 1 : 4, domain ? 7 : 4);

@@ -427,6 +427,80 @@ static void reclaims_in_turn(void)
 	world_end(world);
 }
 
+static void starve(void *argument, u32 cpu)
+{
+	struct world *world = argument;
+
+	(void)cpu;
+	for (u32 i = 0; i < 3; i++) {
+		struct mapping lone = { .pages = 1 };
+
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	}
+}
+
+/* Maps of half of the CPUs starve at once: the batches of the other half are flushed once. */
+static void reclaims_seed(u64 seed)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, TEST_CPUS, 0);
+	u64 flushes;
+
+	test_replay(seed, 0);
+	for (u32 cpu = TEST_CPUS / 2; cpu < TEST_CPUS; cpu++) {
+		test_be_cpu(cpu);
+		many[cpu] = map(world, 1, LAST);
+		driver_unmap(world, &many[cpu], false);
+	}
+	test_be_cpu(0);
+	flushes = world->invalidations;
+	if (!test_threads(TEST_CPUS / 2, seed, starve, world))
+		test_threads(TEST_CPUS / 2, 0, starve, world);
+	test_be_cpu(0);
+	CHECK(world->invalidations == flushes + TEST_CPUS / 2);
+	CHECK(!world_stats(world)->counts.bad_unmaps);
+	world_check_flushed(world);
+	world_end(world);
+}
+
+static void reclaims_at_once(void)
+{
+	test_seeds(60, reclaims_seed);
+}
+
+/*
+ * Every CPU has many listed blocks, none of them below the limit of a map. The search of the map
+ * ends after the lists of some CPUs, and the next search continues from there.
+ */
+static void many_listed(void)
+{
+	const u32 blocks = 34;
+	struct world *world = begin(xs_policy_find("fused"), TEST_CPUS * blocks + 1,
+				    TEST_CPUS, 0);
+	struct xs_engine *engine = &world->engine;
+	const u32 *next = &engine->cpus[0]->search_cpu;
+	struct mapping lone = { .pages = 1 };
+	static u64 own[TEST_CPUS * 34];
+	u32 count = 0, before;
+
+	for (; count < TEST_CPUS * blocks; count++) {
+		test_be_cpu(count % TEST_CPUS);
+		own[count] = xs_engine_alloc_block(engine, XS_BLOCK_PAGES, LAST);
+		xs_engine_drop_in_block(engine, own[count], XS_LIST_MIN_FREE);
+	}
+	test_be_cpu(0);
+	/* These maps end a round of reclaims, so the last map searches once. */
+	for (u32 i = 0; i < 2; i++)
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	before = *next;
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	/* Behind the CPU itself, seven CPUs were searched, and not the eighth, the CPU itself again. */
+	CHECK(!before && !*next);
+	while (count--)
+		xs_engine_drop_in_block(engine, own[count] + XS_LIST_MIN_FREE * XS_PAGE_BYTES,
+					XS_BLOCK_PAGES - XS_LIST_MIN_FREE);
+	world_end(world);
+}
+
 /* IOVAs cached under one placement are not cached under the other. */
 static void check_changed(const struct xs_policy *from, const struct xs_policy *to)
 {
@@ -1290,6 +1364,8 @@ const struct test place_tests[] = {
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
+	{ "place_reclaims_at_once", reclaims_at_once, .threads = true },
+	{ "place_many_listed", many_listed },
 	{ "place_changed", changed },
 	{ "place_depots", depots },
 	{ "place_own_batch", own_batch },

@@ -872,6 +872,28 @@ static void stuck_chunks(void)
 	end_empty();
 }
 
+/* A retry leaves a chunk in use alone, also before the stuck chunk. */
+static void stuck_beside(void)
+{
+	struct buffer kept = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_READ, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	CHECK(map(&kept) && map(&buffer) && m.chunks == 2);
+	CHECK(kept.iova < buffer.iova);
+	unmap(&buffer);
+	m.drops_fail = true;
+	CHECK(!xs_pool_trim(&m.pool, 0));
+	CHECK(m.pool.stuck_pages == XS_CHUNK_BYTES / XS_PAGE_BYTES);
+	m.drops_fail = false;
+	xs_pool_retry(&m.pool);
+	CHECK(!m.pool.stuck_pages && m.chunks == 1 && m.pool.count == 1);
+	check_equal(&kept, true);
+	unmap(&kept);
+	end_empty();
+}
+
 /*
  * The end of the pool is the last try to remove a stuck chunk: on failure the memory is lost,
  * and the backend is told.
@@ -941,6 +963,37 @@ static void moves(void)
 {
 	moves_from(1);
 	moves_from(0);
+}
+
+/* A search looks at so many CPUs, and the next search continues from there. */
+static void looks(void)
+{
+	static struct buffer buffers[512];
+	struct buffer wanted = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
+	u32 searches = 0;
+
+	/* The pool has memory for CPUs that no thread runs on. */
+	if (!CHECK(begin(3 * XS_AREA_LOOKS)))
+		return;
+	xs_pool_limit(&m.pool, 1);
+	test_be_cpu(1);
+	for (u32 i = 0; i < 512; i++) {
+		buffers[i] = wanted;
+		CHECK(map(&buffers[i]));
+	}
+	test_be_cpu(0);
+	/* From now on the search begins behind CPU 1. */
+	CHECK(!map_so(&wanted, LAST, 0, true));
+	for (u32 i = 0; i < 32; i++)
+		CHECK(unmap_at(buffers[i].iova, true));
+	do
+		m.now_ns += XS_POOL_DRY_NS;
+	while (++searches < 9 && !map_so(&wanted, LAST, 0, true));
+	CHECK(searches == 2);
+	unmap(&wanted);
+	for (u32 i = 32; i < 512; i++)
+		unmap(&buffers[i]);
+	end_empty();
 }
 
 /* A CPU keeps the CPU's only area with holes. */
@@ -1561,9 +1614,11 @@ const struct test pool_tests[] = {
 	{ "pool_fails", fails },
 	{ "pool_trims", trims },
 	{ "pool_stuck_chunks", stuck_chunks },
+	{ "pool_stuck_beside", stuck_beside },
 	{ "pool_lost_chunks", lost_chunks },
 	{ "pool_left_chunks", left_chunks },
 	{ "pool_moves", moves },
+	{ "pool_looks", looks },
 	{ "pool_left_alone", left_alone },
 	{ "pool_dry", dry },
 	{ "pool_holes", holes },

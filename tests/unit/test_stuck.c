@@ -292,8 +292,11 @@ static void check_failed_in_block(struct world *world, u32 before, bool recovers
 	mend(world);
 	for (u32 i = 0; i < before; i++)
 		driver_unmap(world, &mappings[i], true);
-	xs_engine_drop_in_block(&world->engine, iova + rest * XS_PAGE_BYTES,
-				XS_BLOCK_PAGES - rest);
+	/* The last extent of the block leaves no page to the driver. */
+	if (rest < XS_BLOCK_PAGES)
+		xs_engine_drop_in_block(&world->engine, iova + rest * XS_PAGE_BYTES,
+					XS_BLOCK_PAGES - rest);
+	CHECK(!xs_engine_live_pages(&world->engine));
 }
 
 static void failed_in_block(void)
@@ -301,7 +304,7 @@ static void failed_in_block(void)
 	for (u32 i = 0; i < xs_policy_count; i++) {
 		struct world *world = begin(&xs_policies[i]);
 
-		for (u32 before = 0; before <= 8; before += 4) {
+		for (u32 before = 0; before < XS_BLOCK_PAGES; before += 20) {
 			check_failed_in_block(world, before, false);
 			check_failed_in_block(world, before, true);
 		}

@@ -629,6 +629,8 @@ static void *world_alloc(void *opaque, size_t bytes, u32 cpu, bool atomic)
 
 	CHECK(atomic || test_can_sleep());
 	CHECK(cpu == XS_ANY_CPU || cpu < world->cpus);
+	if (world->allocating)
+		world->allocating(world);
 	if (fails_now(&world->alloc_fails_in))
 		return NULL;
 	memory = test_alloc(bytes + SIZE_ROOM);

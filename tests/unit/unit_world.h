@@ -126,6 +126,7 @@ struct world {
 	bool record_fails;	/* @mapping finds no memory for a record */
 	u64 ref_asked_in;	/* the n-th question for a reference from now on calls */
 	void (*ref_asked)(struct world *world);
+	void (*allocating)(struct world *world);	/* called before an allocation */
 	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
 	bool map_fails_late;	/* after which the map fails */
 	void (*meanwhile)(struct world *world);	/* called while a change waits */

@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.python.test_claims import ENTRIES, compared
 
 from xsmmu.errors import GuestError, UserError
+from xsmmu_lab import project
 from xsmmu_lab.arch import AMD64
 from xsmmu_lab.report import view
 from xsmmu_lab.runs import experiment, results, run
@@ -184,7 +185,7 @@ def test_a_tree_that_changes_meanwhile_is_of_no_commit(tmp_path: Path, monkeypat
     assert of("abc", "abc") == "abc"
     assert of("abc", "def") == of("abc", "abc-dirty") == "abc-dirty"
     assert of("abc-dirty", "def") == "abc-dirty" and of("unknown", "def") == "unknown"
-    assert [run.is_named(each) for each in ("abc", "abc-dirty", "unknown")] == [True, False, False]
+    assert [project.is_named(each) for each in ("abc", "abc-dirty", "unknown")] == [True, False, False]
 
 
 def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,29 +222,29 @@ def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch
 
 
 def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "PROJECT", tmp_path)
+    monkeypatch.setattr(project, "PROJECT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert run.commit() == "unknown"
+    assert project.commit() == "unknown"
 
     def git(*words: str) -> None:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example", *words]
         subprocess.run(command, check=True, capture_output=True)
 
     git("init")
-    assert run.commit() == "unknown"
+    assert project.commit() == "unknown"
     (tmp_path / "file").write_text("1")
     git("add", "file")
     git("commit", "-m", "x")
-    head = run.commit()
+    head = project.commit()
     assert len(head) == 40
     (tmp_path / "untracked").write_text("")
-    assert run.commit() == head
+    assert project.commit() == head
     (tmp_path / "file").write_text("2")
-    assert run.commit() == f"{head}-dirty"
+    assert project.commit() == f"{head}-dirty"
     git("checkout", "file")
-    assert run.commit() == head
+    assert project.commit() == head
     # git cannot tell the differences.
     (tmp_path / ".git" / "index").write_text("junk")
-    assert run.commit() == f"{head}-dirty"
+    assert project.commit() == f"{head}-dirty"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run.commit() == "unknown"
+    assert project.commit() == "unknown"

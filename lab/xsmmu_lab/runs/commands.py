@@ -14,6 +14,7 @@ import click
 
 from xsmmu.errors import unknown_name
 from xsmmu.output import Commands
+from xsmmu_lab.project import RESULTS
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def run(
         workloads=workload,
         quick=quick,
         accel=accel,
-        output=output or the_run.RESULTS,
+        output=output or RESULTS,
         jobs=jobs,
         repeat=repeat,
     )
@@ -123,11 +124,10 @@ def matrix(
 
     from xsmmu_lab.report import matrix as page
     from xsmmu_lab.runs import matrix as the_matrix
-    from xsmmu_lab.runs import run as the_run
     from xsmmu_lab.setup import host
 
     host.interrupt_on_sigterm()
-    folder = output or the_run.RESULTS / the_matrix.EXPERIMENT
+    folder = output or RESULTS / the_matrix.EXPERIMENT
     wanted = the_matrix.cells(kernel, iommu)
     outcomes = the_matrix.run(wanted, folder, jobs, quick, Console(stderr=True))
     columns = the_matrix.policies()
@@ -154,9 +154,8 @@ def show(folder: Path | None, as_json: bool) -> None:
       xsmmu lab show results/2026-11-24T10-00-00Z --json
     """
     from xsmmu_lab.runs import results
-    from xsmmu_lab.runs import run as the_run
 
-    folder = folder or the_run.RESULTS / results.LATEST
+    folder = folder or RESULTS / results.LATEST
     _show(results.load(folder), folder, as_json)
 
 

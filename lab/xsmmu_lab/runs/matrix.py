@@ -22,10 +22,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu_lab.project import PROJECT
+from xsmmu_lab.project import PROJECT, commit, is_named
 from xsmmu_lab.report import page
 from xsmmu_lab.runs import experiment, results
-from xsmmu_lab.runs.run import commit, is_named
 from xsmmu_lab.setup import host, kernels, root
 from xsmmu_lab.vm.guest import dies_with_us
 from xsmmu_lab.vm.iommu import IOMMUS

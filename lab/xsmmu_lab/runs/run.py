@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from xsmmu.errors import UserError, unknown_name
 from xsmmu_lab.arch import AMD64, Arch
-from xsmmu_lab.project import LAB, PROJECT
+from xsmmu_lab.project import DIRTY, LAB, RESULTS, commit, is_named
 from xsmmu_lab.report import page as report
 from xsmmu_lab.runs import claims, experiment, figures, results, times
 from xsmmu_lab.runs.experiment import OURS, Plan, Run, own_policy
@@ -36,10 +35,6 @@ from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 from xsmmu_lab.vm.machine import DEVICES, Accel, Mode
 
 GUEST_FOLDER = LAB / "guest"
-RESULTS = PROJECT / "results"
-
-_DIRTY = "-dirty"
-_UNKNOWN = "unknown"
 
 BASE_MODULES = ("virtio_pci", "virtio_console")
 """Modules that a guest needs to send results, unless built into the kernel."""
@@ -395,28 +390,6 @@ def _place(run: Run) -> tuple[str, str, int]:
     return run.workload.full_name, run.policy, run.repetition
 
 
-def commit() -> str:
-    """The checkout's commit, with `-dirty` where tracked files differ; `unknown` outside of a checkout."""
-
-    def git(*arguments: str) -> str | None:
-        result = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
-        return result.stdout.strip() if result.returncode == 0 else None
-
-    try:
-        head, differences = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
-    except OSError:
-        return _UNKNOWN
-    if head is None:
-        return _UNKNOWN
-    # If git cannot tell, there may be differences.
-    return head if differences == "" else f"{head}{_DIRTY}"
-
-
 def unchanged(began_at: str) -> str:
     """`began_at`, with `-dirty` if the tree has changed since: built and read files may belong to either tree."""
-    return began_at if not is_named(began_at) or commit() == began_at else f"{began_at}{_DIRTY}"
-
-
-def is_named(what: str) -> bool:
-    """Whether `what` names a commit that the tree matched exactly, so equal names mean equal trees."""
-    return what != _UNKNOWN and not what.endswith(_DIRTY)
+    return began_at if not is_named(began_at) or commit() == began_at else f"{began_at}{DIRTY}"

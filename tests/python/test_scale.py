@@ -13,6 +13,7 @@ from rich.console import Console
 
 from checks import scale, sim
 from xsmmu.errors import UserError
+from xsmmu_lab import scale as counts
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import host, root
 
@@ -26,22 +27,22 @@ def tools() -> root.Root:
 
 @pytest.fixture(scope="session")
 def program(tools: root.Root) -> Path:
-    return scale.compiled(tools)
+    return counts.compiled(tools)
 
 
 @pytest.fixture(scope="session")
 def native(tools: root.Root) -> Path:
-    return scale.compiled(tools, hooked=False)
+    return counts.compiled(tools, hooked=False)
 
 
 def lines(program: Path, words: str) -> dict[str, int]:
     """The model's counts for these accesses, without zeros."""
-    [events] = scale.run(program, "lines", *words.split())
+    [events] = counts.run(program, "lines", *words.split())
     return {name: count for name, count in events.items() if count and name != "accesses"}
 
 
-def tiny(policy: str, aware: bool = False, cpus: int = 4, elsewhere: int = 10, seed: int = 1) -> scale.Config:
-    return scale.Config(policy, aware, cpus, elsewhere, "short", seed, warm=6, polls=4)
+def tiny(policy: str, aware: bool = False, cpus: int = 4, elsewhere: int = 10, seed: int = 1) -> counts.Config:
+    return counts.Config(policy, aware, cpus, elsewhere, "short", seed, warm=6, polls=4)
 
 
 # An access of the model each: a CPU, r or w, a line.
@@ -84,7 +85,7 @@ def test_the_compiler_calls_for_each_access(program: Path, words: str, wanted: d
 
 @pytest.mark.parametrize("policy", sim.POLICIES)
 def test_one_cpu_transfers_nothing(program: Path, policy: str) -> None:
-    count = scale.counted(program, tiny(policy, cpus=1))
+    count = counts.counted(program, tiny(policy, cpus=1))
     assert count.accesses > 5
     assert count.locks > 0
     kinds = ("engine", "table", "page", "queue", "driver")
@@ -94,14 +95,14 @@ def test_one_cpu_transfers_nothing(program: Path, policy: str) -> None:
 
 @pytest.mark.parametrize("policy", sim.POLICIES)
 def test_same_seed_same_counts(program: Path, policy: str) -> None:
-    first, second = (scale.counted(program, tiny(policy)).raw for _ in range(2))
+    first, second = (counts.counted(program, tiny(policy)).raw for _ in range(2))
     assert first == second
-    assert scale.counted(program, tiny(policy, seed=2)).raw != first
+    assert counts.counted(program, tiny(policy, seed=2)).raw != first
 
 
 def test_pages_go_elsewhere_as_often_as_asked(program: Path) -> None:
     for share in (0, 10, 33):
-        raw = scale.counted(program, tiny("fused", elsewhere=share)).raw
+        raw = counts.counted(program, tiny("fused", elsewhere=share)).raw
         assert raw["handed"] / raw["completed"] == pytest.approx(share / 100, abs=0.03)
         # An unmap on another CPU brings the page's memory there, whichever access comes first.
         driver = sum(raw["page"][kind] + raw["driver"][kind] for kind in ("read_dirty", "fetch"))
@@ -109,31 +110,31 @@ def test_pages_go_elsewhere_as_often_as_asked(program: Path) -> None:
 
 
 def test_commands_and_flushes_are_those_of_the_policy(program: Path) -> None:
-    strict = scale.counted(program, tiny("strict"))
+    strict = counts.counted(program, tiny("strict"))
     assert strict.commands == 1
     assert strict.raw["immediate_pages"] == strict.raw["unmaps"]
-    xsmmu = scale.counted(program, tiny("xsmmu"))
+    xsmmu = counts.counted(program, tiny("xsmmu"))
     assert xsmmu.flushes_per_poll == pytest.approx(1, abs=0.2)
     assert xsmmu.raw["commands_domain"] == sum(xsmmu.raw["flushes"].values())
-    aware = scale.counted(program, tiny("xsmmu", aware=True))
+    aware = counts.counted(program, tiny("xsmmu", aware=True))
     assert aware.raw["flushes"]["explicit"] > 0
     # Nothing is held for a batch-aware driver.
     assert aware.transfers("page") == 0 < xsmmu.transfers("page")
 
 
 def test_a_space_that_is_too_small_is_a_result(program: Path) -> None:
-    count = scale.counted(program, tiny("fused"), "--end", str(2 << 20))
+    count = counts.counted(program, tiny("fused"), "--end", str(2 << 20))
     assert count.error == "no IOVA left"
     assert count.row()["error"] == count.error
     scale.transfers_table("", [count])
     with pytest.raises(UserError):
-        scale.run(program, "count", "--policy", "none")
+        counts.run(program, "count", "--policy", "none")
 
 
 @pytest.mark.long
 def test_ageing_says_the_same_twice(native: Path) -> None:
     words = ("ageing", "--policy", "fused", "--cpus", "1", "--maps", "5e3,2e4")
-    first, second = (scale.run(native, *words) for _ in range(2))
+    first, second = (counts.run(native, *words) for _ in range(2))
     assert first == second
     assert len(first) == 2
     for line in first:
@@ -144,18 +145,18 @@ def test_ageing_says_the_same_twice(native: Path) -> None:
 
 def test_tables_and_results(tools: root.Root, program: Path, native: Path, tmp_path: Path) -> None:
     configs = [tiny("fused", cpus=cpus, elsewhere=share) for cpus in (1, 2) for share in (0, 10)]
-    counts = [scale.counted(program, config, "--sites") for config in configs]
+    found = [counts.counted(program, config, "--sites") for config in configs]
     console = Console(width=200, file=io.StringIO(), record=True)
-    for title, group in scale._groups(counts):
+    for title, group in scale._groups(found):
         console.print(scale.transfers_table(title, group))
         console.print(scale.details_table(title, group, 2))
-    console.print(scale.sites_table(tools, program, counts[-1], 3))
-    aged = scale.run(native, "ageing", "--policy", "fused", "--cpus", "1", "--maps", "5e3")
+    console.print(scale.sites_table(tools, program, found[-1], 3))
+    aged = counts.run(native, "ageing", "--policy", "fused", "--cpus", "1", "--maps", "5e3")
     console.print(scale.ageing_table(aged))
     text = console.export_text()
     assert "path.c:" in text
     assert "fused" in text
-    folder = scale.keep(tmp_path, "scale", {"counts": [count.row() for count in counts]})
+    folder = scale.keep(tmp_path, "scale", {"counts": [count.row() for count in found]})
     assert [file.name for file in folder.iterdir()] == ["scale.json"]
     assert [file.name for file in tmp_path.iterdir()] == [folder.name]
     kept: dict[str, Any] = json.loads((folder / "scale.json").read_text())
@@ -163,17 +164,17 @@ def test_tables_and_results(tools: root.Root, program: Path, native: Path, tmp_p
 
 
 def test_a_broken_claim_is_named() -> None:
-    count = scale.Count(tiny("fused"), {}, "no IOVA left")
-    claims = [scale.Claim("few transfers", lambda config: config.policy == "fused", scale.Count.transfers, 0.5)]
+    count = counts.Count(tiny("fused"), {}, "no IOVA left")
+    claims = [scale.Claim("few transfers", lambda config: config.policy == "fused", counts.Count.transfers, 0.5)]
     [broken] = scale.broken_claims([count], claims)
     assert broken.startswith("few transfers: inf > 0.5 (fused, 4 CPUs")
-    assert not scale.broken_claims([scale.Count(tiny("lazy"), {}, "no IOVA left")], claims)
+    assert not scale.broken_claims([counts.Count(tiny("lazy"), {}, "no IOVA left")], claims)
 
 
 @pytest.mark.parametrize(("life", "policies"), [("short", scale.AWARE), ("mixed", ("fused",))])
 def test_what_is_claimed(program: Path, life: str, policies: tuple[str, ...]) -> None:
     configs = scale.matrix(policies, (64,), (0, 33), (life,))
-    assert not scale.broken_claims(scale.counted(program, config) for config in configs)
+    assert not scale.broken_claims(counts.counted(program, config) for config in configs)
 
 
 # For 64 CPUs; one CPU or eight have about as much. A search may take the caches of eight CPUs.
@@ -189,7 +190,7 @@ STRETCHES = {
 @pytest.mark.parametrize("policy", sim.POLICIES)
 @pytest.mark.parametrize("cpus", [1, 8, 64])
 def test_no_call_keeps_a_cpu_for_longer_where_there_are_many(program: Path, policy: str, cpus: int) -> None:
-    [line] = scale.run(program, "stretch", "--policy", policy, "--cpus", str(cpus))
+    [line] = counts.run(program, "stretch", "--policy", policy, "--cpus", str(cpus))
     for call, bounds in STRETCHES.items():
         for kind, (accesses, flushes) in bounds.items():
             stretch = line[call][kind]

@@ -11,17 +11,18 @@ python = [ -e lab/setup.sh ] || { echo 'error: the source archive has no lab, wh
 	python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
+comma := ,
 
 # For another kernel than the one that runs; where to install, and below which folder.
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native-engine clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo "make <target>, where a target is one of"
-	@awk -F ':.*## ' '/^# ---- of a checkout/ && "$(wildcard lab)" == "" { exit } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^# ---- of a checkout/ && "$(wildcard lab)" == "" { exit } /^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@[ ! -e lab ] || echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
 modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its installed headers [KERNEL=release]
@@ -104,6 +105,11 @@ ageing: ## what a long life does to IOVAs and instructions [MAPS=1e6,1e8,1e9] [P
 fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60] [POLICY=any]
 	@$(python) -m checks.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
 		$(if $(MUTANT),--mutant '$(MUTANT)') $(if $(INPUT),--input '$(INPUT)')
+
+native-engine: ## time the engine alone on real CPUs, for each policy [CPUS=1,2,4] [POLICIES=fused,xsmmu] [WAIT=0] [ROUNDS=15]
+	@$(python) -m xsmmu lab native-engine $(if $(CPUS),--cpus '$(CPUS)') \
+		$(foreach policy,$(subst $(comma), ,$(POLICIES)),--policy '$(policy)') \
+		$(if $(WAIT),--wait '$(WAIT)') $(if $(ROUNDS),--rounds '$(ROUNDS)')
 
 clean: ## remove results, the private root, Python packages and downloads
 	@lab/clean.sh

@@ -260,6 +260,50 @@ def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: s
         the_profile.render(result, _console())
 
 
+@lab.command("native-engine")
+@click.option("--cpus", metavar="N,N", help="Numbers of CPUs; default: those of 1,2,4,8,16 that the machine has.")
+@click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
+@click.option("--wait", type=click.IntRange(0, 100_000), default=0, show_default=True, help="Wait of a command, in ns.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=15, show_default=True, help="Runs of each case.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Folder for the summary; default: results/native-engine."
+)
+@_json
+def native_engine(
+    cpus: str | None, policy: tuple[str, ...], wait: int, rounds: int, output: Path | None, as_json: bool
+) -> None:
+    """Time the engine alone on CPUs of this machine: nanoseconds to map and unmap a page, for each policy.
+
+    Needs no guest, no KVM and no root. The engine runs in a program, on a pinned thread for each CPU; 0, 10 or 33 % of
+    the pages are unmapped on another CPU. Only ratios of figures from the same call can be compared.
+
+    \b
+    Examples:
+      xsmmu lab native-engine
+      xsmmu lab native-engine --cpus 1,4 --policy fused --policy xsmmu
+      xsmmu lab native-engine --wait 1000 --json
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.native import engine, table
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    options = engine.Options(
+        cpus=engine.numbers_of(cpus) if cpus else None,
+        policies=policy,
+        wait_ns=wait,
+        rounds=rounds,
+        output=output or engine.FOLDER,
+    )
+    summary = engine.run(options, Console(stderr=True))
+    if as_json:
+        sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    else:
+        table.show(summary)
+        sys.stdout.write(f"\n{options.output / engine.SUMMARY}\n")
+
+
 @lab.command()
 def packages() -> None:
     """Build the Debian packages xsmmu-dkms and xsmmu from the checkout, in results/packages.

@@ -162,7 +162,7 @@ def test_builds_that_are_least_used_go(tmp_path: Path, monkeypatch: pytest.Monke
         folder.mkdir()
         (folder / build._DONE).touch()
         os.utime(folder / build._DONE, (used, used))
-    assert build._is_finished(builds[0] / build._DONE)
+    assert build._is_finished(builds[0] / build._DONE, "a digest")
     build._drop_old(tmp_path)
     assert sorted(tmp_path.iterdir()) == [builds[0], builds[3]]
 

@@ -33,11 +33,21 @@ void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_a64_set_release(&block->extent_pages, XS_EXTENT_STUCK | pages);
 }
 
+/*
+ * Slot of a stuck page that holds @ref, if any. The slot is vacant: a list that was being filled
+ * when a bad unmap claimed it may write slots afterwards, which hold nothing.
+ */
+static u64 xs_stuck_slot(xs_ref_t ref)
+{
+	return xs_ref_can_be_held(ref) ? xs_slot_vacant_with_ref(xs_slot_one(ref)) :
+					 XS_SLOT_VACANT;
+}
+
 void xs_stuck_set_ref(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref)
 {
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(xs_space_slot(&engine->space, page + i),
-			   xs_slot_many(i ? XS_REF_NONE : ref, 1));
+			   xs_stuck_slot(i ? XS_REF_NONE : ref));
 }
 
 void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
@@ -48,7 +58,7 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
 
 		if (ref != XS_REF_NONE && !xs_ref_hold(ref))
 			ref = XS_REF_NONE;
-		xs_a64_set(slot, xs_slot_many(ref, 1));
+		xs_a64_set(slot, xs_stuck_slot(ref));
 	}
 }
 
@@ -102,7 +112,9 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	for (u32 i = 0; i < pages; i++) {
 		xs_slot_t *slot = xs_block_slot(block, page + i);
-		xs_ref_t ref = xs_slot_ref(xs_a64_read(slot));
+		u64 held = xs_a64_read(slot);
+		xs_ref_t ref = xs_slot_is_vacant(held) ? xs_slot_vacant_ref(held) :
+							 XS_REF_NONE;
 
 		xs_a64_set(slot, XS_SLOT_VACANT);
 		if (xs_ref_can_be_held(ref))

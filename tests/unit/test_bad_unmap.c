@@ -742,18 +742,18 @@ static void unmap_half(struct world *world)
 }
 
 /*
- * Fill a list of a page of @counted and pages of @permanent, which fails. A bad unmap of the
+ * Fill a list of a page of @first and pages of @others, which fails. A bad unmap of the
  * first @pages pages comes when the list has one slot.
  */
-static void fill_half(struct world *world, const struct mapping *counted,
-		      const struct mapping *permanent, u32 pages)
+static void fill_half(struct world *world, const struct mapping *first,
+		      const struct mapping *others, u32 pages)
 {
 	/* No neighbours, so each page has a slot. */
 	const u64 phys[HALF] = {
-		(u64)counted->page << XS_PAGE_LG2,
-		(u64)permanent->page << XS_PAGE_LG2,
-		(u64)(permanent->page + 2) << XS_PAGE_LG2,
-		(u64)(permanent->page + 4) << XS_PAGE_LG2,
+		(u64)first->page << XS_PAGE_LG2,
+		(u64)others->page << XS_PAGE_LG2,
+		(u64)(others->page + 2) << XS_PAGE_LG2,
+		(u64)(others->page + 4) << XS_PAGE_LG2,
 	};
 	u64 page;
 
@@ -774,8 +774,8 @@ static void fill_half(struct world *world, const struct mapping *counted,
 /* @pages: as above; @fails: so many removals fail. */
 static void check_half(struct world *world, u32 pages, u32 fails)
 {
-	struct mapping counted = map(world, 1, MEMORY_COUNTED);
-	struct mapping permanent = map(world, 2 * HALF, MEMORY_PERMANENT);
+	struct mapping first = map(world, 1, MEMORY_COUNTED);
+	struct mapping others = map(world, 2 * HALF, MEMORY_COUNTED);
 	struct mapping before = map(world, HALF, MEMORY_COUNTED);
 	u32 stuck = fails ? HALF : 0, warnings = pages < HALF;
 
@@ -785,7 +785,7 @@ static void check_half(struct world *world, u32 pages, u32 fails)
 		world->parts_fail = fails;
 	else
 		world->removal_fails_in = fails;
-	fill_half(world, &counted, &permanent, pages);
+	fill_half(world, &first, &others, pages);
 	CHECK(half.iova == before.iova);
 	CHECK(half.unmapped == (pages == HALF && !fails));
 	CHECK(xs_engine_stuck_pages(&world->engine) == stuck);
@@ -800,12 +800,14 @@ static void check_half(struct world *world, u32 pages, u32 fails)
 	xs_engine_mend(&world->engine, false);
 	CHECK(!xs_engine_retry(&world->engine));
 	world->stuck_pages = 0;
-	CHECK(world->memory[counted.page].refs == 1);
+	CHECK(world->memory[first.page].refs == 1);
+	for (u32 i = 0; i < 2 * HALF; i++)
+		CHECK(world->memory[others.page + i].refs == 1);
 	CHECK(xs_engine_live_pages(&world->engine) == 1 + 2 * HALF);
 	driver_free(world, &before);
 	check_again(world, &before);
-	driver_unmap(world, &permanent, true);
-	driver_unmap(world, &counted, true);
+	driver_unmap(world, &others, true);
+	driver_unmap(world, &first, true);
 }
 
 /* A bad unmap of a list's IOVAs, or of some of them, comes while the list is filled. */

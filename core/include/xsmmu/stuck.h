@@ -18,9 +18,9 @@
  * and, although removed, all pages of a torn mapping without memory for a record, because a
  * call that still maps the pages must be waited for (tear.h).
  *
- * The block's word `stuck` has a bit for each stuck page. The slot of a stuck page has the
- * page's reference, or XS_REF_NONE, in the form of a larger mapping. The page is not joined to
- * a neighbour, so no unmap can claim the page.
+ * The block's word `stuck` has a bit for each stuck page. The slot of a stuck page is vacant, and
+ * remembers the held reference, if any (xs_slot_vacant_with_ref()). The page is not joined to a
+ * neighbour, so no unmap can claim the page.
  */
 #ifndef XSMMU_STUCK_H
 #define XSMMU_STUCK_H

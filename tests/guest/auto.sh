@@ -61,7 +61,6 @@ case_auto_of_a_disk() {
 	# The type of the kernel's own path has no influence.
 	set_group_type $DATA DMA-FQ
 	auto_is $DATA "strict strict: storage"
-	all_off
 }
 
 case_auto_of_another_device() {
@@ -80,7 +79,6 @@ case_auto_before_the_type_is_changed() {
 	expect_equal "the level" "$(get $E1000E level)" held
 	nic_start $E1000E
 	ping_peer $E1000E 5
-	all_off
 }
 
 # --- groups ------------------------------------------------------------------------------------------------------
@@ -138,7 +136,6 @@ case_auto_says_why() {
 	log_mark
 	bind $E1000E
 	expect_log "$E1000E: xsmmu: auto: strict, level strict: the kernel's own path is strict"
-	all_off
 }
 
 # From any policy to auto and back, while packets arrive.
@@ -156,7 +153,6 @@ case_auto_and_others() {
 	done
 	put $E1000E policy auto
 	refused $E1000E policy none 'busy' 'refused: a driver is bound'
-	all_off
 }
 
 # A choice of auto has default tunables; other tunables require a named policy.
@@ -190,7 +186,6 @@ case_auto_of_an_untrusted_device() {
 		auto_is $device "none none: untrusted (external-facing) device"
 		put $device policy auto && failure "$device: auto was accepted"
 	done
-	all_off
 }
 
 # --- rules and the floor: the module is loaded again ----------------------------------------------------------------

@@ -45,7 +45,6 @@ case_aware() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # Unmaps without a flush, single and as a list, find the copies of copied buffers; none is a bad unmap.
@@ -55,9 +54,6 @@ case_aware_copies() {
 	log_mark
 	aware copies 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
 	expect_silence
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # Strict until the driver declares itself batch-aware, and strict again after the driver's removal.
@@ -72,8 +68,6 @@ case_auto_of_an_aware_driver() {
 	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all drivers are batch-aware"
 	unbind $TESTDEV
 	expect_equal "auto afterwards" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
-	expect_balance $TESTDEV
-	all_off
 }
 
 case_level_is_not_the_drivers_after_it_left() {
@@ -81,8 +75,6 @@ case_level_is_not_the_drivers_after_it_left() {
 	echo api >/sys/module/xsmmu_dma_api_test/parameters/mode
 	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind
 	expect_equal "level" "$(get $TESTDEV level)" held
-	unbind $TESTDEV
-	all_off
 }
 
 case_memory_freed_before_its_flush() {
@@ -95,7 +87,6 @@ case_memory_freed_before_its_flush() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 case_a_forgotten_flush() {
@@ -104,9 +95,6 @@ case_a_forgotten_flush() {
 	log_mark
 	aware forget || failure "the probe failed"
 	expect_log "misuse: a deferred unmap was not flushed within a second"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # The debug mode finds the first error on any IOMMU, and the second at a later map or unmap without a flush.
@@ -120,9 +108,6 @@ case_a_forgotten_flush_of_maps() {
 	log_mark
 	aware unrung || failure "the probe failed"
 	expect_log "misuse: an unflushed map was not flushed within a second"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # A hundred maps share one flush if maps need flushes, or a few if their IOVAs are not adjacent; else no flush.
@@ -144,7 +129,6 @@ case_maps_without_a_flush() {
 		esac || failure "$policy: 100 maps had $map_flushes flushes"
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # A map-side flush covers each page: of an ordinary map, of the pages of a block, of maps that the driver flushes. The
@@ -170,7 +154,6 @@ case_maps_are_flushed_to_the_last_page() {
 		expect_balance $TESTDEV
 	done
 	echo 0 >$PARAMETERS/slow
-	all_off
 }
 
 # A batch-aware driver's maps: 256 at once, a refill, a packet. Few flushes if each map would need a flush, else none.
@@ -196,7 +179,6 @@ case_maps_together_are_few_commands() {
 		expect_balance $TESTDEV
 	done
 	echo N >/sys/module/xsmmu_lab/parameters/batch_aware
-	all_off
 }
 
 # traced_pages EVENT: the sum over all lines of the recording.
@@ -223,5 +205,4 @@ case_an_aware_driver_is_traced() {
 		expect_equal "$policy: pages of unmaps traced" "$(traced_pages unmap)" $(($(stat_of $TESTDEV unmapped_pages) - unmapped))
 		expect_balance $TESTDEV
 	done
-	all_off
 }

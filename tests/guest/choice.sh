@@ -27,7 +27,6 @@ load_refused() {
 
 load_plain() {
 	load_with || give_up "insmod failed"
-	all_off
 }
 
 # A build that takes this kernel for a newer kernel than supported. insmod may try twice.
@@ -239,7 +238,6 @@ case_chosen_again() {
 		sed -n 's/^fused,/,/p' "$(xs $E1000E defaults)" | grep -q ",$file:$default\(,\|$\)" ||
 			failure "the defaults of $file are not $default: $(get $E1000E defaults)"
 	done
-	all_off
 }
 
 case_floor() {

@@ -53,5 +53,4 @@ case_compare_ranks_as_the_lab_does() {
 	*) failure "the ranking is '$(ranking)'" ;;
 	esac
 	kill $server
-	all_off
 }

@@ -40,8 +40,6 @@ case_every_kind_of_copy() {
 	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
 	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	expect_equal "the memory of a pool that is none" "$(stat_of $TESTDEV pool_bytes)" 0
-	unbind $TESTDEV
-	all_off
 }
 
 # An unmodified driver, and the DMA API test driver.
@@ -52,9 +50,6 @@ case_what_is_large_is_mapped() {
 	log_mark
 	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # A driver without a DMA mask, which needed no syncs on the kernel's own path before.
@@ -65,9 +60,6 @@ case_syncs_are_not_skipped() {
 	log_mark
 	copied plain 2>/dev/null || failure "$(said)"
 	expect_silence
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 case_the_pool_has_a_limit() {
@@ -82,7 +74,6 @@ case_the_pool_has_a_limit() {
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	put $TESTDEV pool_mib 64 || failure "64 MiB were refused: $(cat /tmp/put)"
-	all_off
 }
 
 pool_has() {
@@ -105,7 +96,6 @@ case_the_pool_shrinks() {
 	# No worker touches a pool that is gone.
 	sleep 12
 	put $TESTDEV pool_mib 64 || failure "64 MiB were refused: $(cat /tmp/put)"
-	all_off
 }
 
 pool_has_at_most() {
@@ -119,9 +109,6 @@ case_a_lower_limit_frees() {
 	[ "$(stat_of $TESTDEV pool_bytes)" -ge $((8 * MIB)) ] || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes"
 	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
 	until_true 30 pool_has_at_most $((2 * MIB)) || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes still"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 case_copying_is_chosen_before_a_driver_binds() {
@@ -164,7 +151,6 @@ case_copying_is_chosen_before_a_driver_binds() {
 	before=$(copies_of $DATA)
 	work_on $DATA
 	expect_equal "copies under fused" $(($(copies_of $DATA) - before)) 0
-	all_off
 }
 
 case_copying_by_rule() {
@@ -217,7 +203,6 @@ case_copies_of_real_drivers() {
 			expect_balance $device
 		done
 	done
-	all_off
 }
 
 KEPT=12
@@ -246,7 +231,6 @@ case_copies_outlive_their_driver() {
 		until_true 10 state_is idle || failure "$next: the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # A driver's thread that maps after the driver's removal gets an error, rather than a copy that the device cannot reach.
@@ -264,7 +248,6 @@ case_a_late_copy() {
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
-	all_off
 }
 
 fire() {
@@ -274,8 +257,7 @@ fire() {
 # The device writes to writable copies, to no read-only copy, and to no copy after their driver's removal. The device
 # cannot be told to read, so the test looks into the page table for read access.
 case_what_is_read_is_not_written() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	echo "0x$(cat "$(device_dir $TESTDEV)/iommu/intel-iommu/address")" >$COPIED_PARAMETERS/registers
 	log_mark
@@ -288,9 +270,6 @@ case_what_is_read_is_not_written() {
 	grep -q 'Bad address' /tmp/fire || failure "the device, after its driver: $(cat /tmp/fire)"
 	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_balance $TESTDEV
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # Each poll maps more buffers than a chunk has bounce buffers, and unmaps all: the pool grows until large enough.
@@ -304,24 +283,16 @@ case_bursts_are_copied() {
 	done
 	expect_equal "misses in the end" $(($(stat_of $TESTDEV copy_misses) - missed)) 0
 	[ $copied -ge 4096 ] || failure "$copied buffers were copied"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # A sync longer than any copy is ignored and counted. A warning on the console ends the guest.
 case_a_sync_of_too_much() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	before=$(stat_of $TESTDEV bad_unmaps)
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	copied size 2>/dev/null || failure "$(said)"
 	expect_equal "bad_unmaps" "$(stat_of $TESTDEV bad_unmaps)" $((before + 1))
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # A rule wants copies for an attached group.
@@ -389,16 +360,11 @@ case_what_is_chosen_is_not_what_is_in_force() {
 
 # The device writes to a chunk whose memory now holds another kind of bounce buffers.
 case_what_has_gone_is_not_written() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
 	log_mark
 	copied stale 2>/dev/null || failure "$(said)"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # Beside a buffer the device finds no earlier content.
@@ -406,9 +372,6 @@ case_chunks_are_empty() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	copied fresh 2>/dev/null || failure "$(said)"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # Drivers that share parts of pages with their devices, which are never copied on the kernel's own path; strict gives
@@ -421,7 +384,6 @@ case_pages_that_are_shared_in_parts() {
 		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
 		unbind $TESTDEV
 	done
-	all_off
 }
 
 # A driver that writes into its buffer between its sync and its unmap. A buffer that must keep its offset and is not
@@ -437,5 +399,4 @@ case_a_driver_that_aligns() {
 		log_since | grep -q "align: .*, ${mode#*:}, at" || failure "$choice: $(log_since | grep 'align: ')"
 		unbind $TESTDEV
 	done
-	all_off
 }

@@ -25,7 +25,6 @@ case_commands_of_a_disk() {
 		unbind $DATA
 		expect_balance $DATA
 	done
-	all_off
 }
 
 case_commands_of_a_nic() {
@@ -38,7 +37,6 @@ case_commands_of_a_nic() {
 		unbind $E1000E
 		expect_balance $E1000E
 	done
-	all_off
 }
 
 # More blocks than a range holds.
@@ -53,7 +51,6 @@ case_commands_of_many_pages() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # More pages than the largest command of some IOMMUs covers, and as many as take several commands of another IOMMU.
@@ -68,7 +65,6 @@ case_commands_of_ranges() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # VT-d's driver up to 6.12 frees a page-table page before the invalidation, by this function.
@@ -111,7 +107,6 @@ case_commands_of_large_maps_over_small_ones() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # The memory of copies has large entries, and exclusive IOVAs while the engine exists. Drivers other than VT-d's up to
@@ -124,9 +119,6 @@ case_commands_of_copies_over_small_maps() {
 	echo 1 >$PARAMETERS/chunk || failure "$(log_since | grep 'rude: wrong')"
 	counted $TESTDEV "a chunk"
 	early_frees copy
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # If a removal needs memory and fails, the removal is repeated: the host checks the mappings left in the device.
@@ -150,8 +142,6 @@ case_removals_that_failed() {
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	counted $TESTDEV "a chunk whose removal failed"
 	expect_silence
-	expect_balance $TESTDEV
-	all_off
 }
 
 # A leaving driver's mappings are removed, as are the chunks of copies.
@@ -166,5 +156,4 @@ case_commands_of_a_driver_that_leaves_mappings() {
 		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
-	all_off
 }

@@ -20,6 +20,11 @@ driver_of() {
 	esac
 }
 
+# `ends` does so for these devices.
+all_off() {
+	:
+}
+
 # ends BDF: the device is restored and leaves nothing behind.
 ends() {
 	expect_balance "$1"

@@ -49,7 +49,6 @@ case_a_session_of_the_link() {
 	refused $IGB "this SSH session, from fe80::7, uses $two"
 	accepted $E1000E
 	unset SSH_CONNECTION
-	all_off
 }
 
 # Both interfaces have a route to the client; the socket names the routing domain.
@@ -69,7 +68,6 @@ case_a_session_of_a_vrf() {
 	ip link del mgmt
 	ip route del 198.51.100.0/24 dev $one
 	unset SSH_CONNECTION
-	all_off
 }
 
 case_a_session_by_rules() {
@@ -90,7 +88,6 @@ case_a_session_by_rules() {
 	refused $IGB "from 198.51.100.7, may use $two"
 	ip route del default dev $one
 	unset SSH_CONNECTION
-	all_off
 }
 
 case_a_session_by_open_vswitch() {
@@ -104,7 +101,6 @@ case_a_session_by_open_vswitch() {
 	accepted $E1000E
 	unset SSH_CONNECTION
 	expect "the datapath does not go" python3 /opt/essential_network.py remove ovs-system
-	all_off
 }
 
 case_a_disk_of_another_namespace() {
@@ -128,7 +124,6 @@ case_a_disk_of_another_namespace() {
 	kill $!
 	wait $! 2>/dev/null
 	accepted $DATA
-	all_off
 }
 
 # The kernel unmounts a file system some time after the last process of its namespace.
@@ -148,5 +143,4 @@ given() {
 case_drivers_of_programs() {
 	given vfio-pci 'vfio[0-9]*'
 	given uio_pci_generic uio0
-	all_off
 }

@@ -50,5 +50,4 @@ case_interrupts_are_beside_all_maps() {
 	take strict $E1000E
 	nic_start $E1000E
 	ping_peer $E1000E 10
-	all_off
 }

@@ -33,7 +33,6 @@ case_registrations() {
 			expect "$policy, $segments segments: unmap took $unmap, the kernel's $kernels_unmap" [ "$unmap" -le $((2 * kernels_unmap)) ]
 		done
 	done
-	all_off
 }
 
 WATCHER=0000:0b:00.0
@@ -69,5 +68,4 @@ case_attach() {
 		unbind $DATA
 	done
 	unbind $WATCHER
-	all_off
 }

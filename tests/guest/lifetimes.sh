@@ -40,7 +40,6 @@ case_life_readers_beside_an_unplug() {
 	read_no_more
 	stall ''
 	expect_equal "root reads" "$(get $TESTDEV auto_policy)" "strict strict: a device that is neither storage nor an Ethernet NIC: such devices were never tested"
-	all_off
 }
 
 case_life_files_of_root() {
@@ -61,7 +60,6 @@ case_life_a_type_is_read_after_its_change() {
 	set_group_type $E1000E "$type"
 	put $E1000E policy auto || failure "auto was refused: $(cat /tmp/put)"
 	expect_equal "the reason" "$(get $E1000E auto_policy)" "fused held: an Ethernet NIC: its polls flush deferred unmaps"
-	all_off
 }
 
 # The device's folder disappears after all notifiers have run; links to the folder disappear before.
@@ -90,7 +88,6 @@ case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	put $E1000E policy none
 	bad_unmaps=0
 	given_back
-	all_off
 }
 
 # lock_other: of two attached devices in a group, another task holds the lock of one when the driver of the other is
@@ -128,7 +125,6 @@ case_life_a_device_is_locked_while_its_group_is_given_back() {
 	wait
 	works_on_kernels_path
 	insmod /modules/xsmmu.ko || give_up "insmod failed"
-	all_off
 }
 
 # replace BDF ID ARGUMENTS: hot-plugs another device into the slot; the new device has no driver.
@@ -159,7 +155,6 @@ case_life_another_device_comes_to_a_slot() {
 	expect_silence
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko || give_up "insmod failed"
-	all_off
 }
 
 # --- VT-d, where the page table of a device is not found: the module is a build that never finds it ------------------
@@ -168,5 +163,4 @@ case_unknown_stage_in_caching_mode() {
 	set_group_type $TESTDEV DMA
 	refused $TESTDEV policy strict 'not supported' "$TESTDEV: xsmmu: refused: its IOMMU is in caching mode, and the page table of the device is not found"
 	expect_equal "auto" "$(get $E1000E auto_policy)" "none none: its IOMMU is in caching mode, and the page table of the device is not found"
-	all_off
 }

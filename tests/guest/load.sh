@@ -155,7 +155,6 @@ case_rmmod_under_network_load() {
 	expect_no_timeouts
 	unbind $IGB
 	expect_clean $IGB
-	all_off
 }
 
 case_rmmod_under_disk_load() {
@@ -171,7 +170,6 @@ case_rmmod_under_disk_load() {
 	expect_no_timeouts
 	unbind $DATA
 	expect_clean $DATA
-	all_off
 }
 
 # unload_again_and_again: while /tmp/binding exists. Devices that appear without a driver get a policy.
@@ -205,7 +203,6 @@ case_rmmod_while_a_driver_binds() {
 	[ "$(wc -l </tmp/unloaded)" -gt 10 ] || failure "only $(wc -l </tmp/unloaded) unloads"
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko || give_up "insmod failed"
-	all_off
 }
 
 case_unbind_under_network_load() {
@@ -223,7 +220,6 @@ case_unbind_under_network_load() {
 	expect_no_memory_lost 4096
 	works_on_kernel_path $IGB
 	works_on_kernel_path $E1000E
-	all_off
 }
 
 case_unbind_under_disk_load() {
@@ -239,7 +235,6 @@ case_unbind_under_disk_load() {
 	done
 	expect_no_memory_lost 1024
 	works_on_kernel_path $DATA
-	all_off
 }
 
 # One device of a group goes, the other works on.
@@ -262,7 +257,6 @@ case_unbind_one_of_a_group() {
 	expect_no_timeouts
 	unbind $DISK1
 	expect_clean $DISK0
-	all_off
 }
 
 # --- hot-plug ----------------------------------------------------------------------------------------------------
@@ -335,7 +329,6 @@ case_unplug_nic_under_load() {
 	expect_equal "the state" "$(get $IGB state)" active
 	unbind $IGB
 	expect_clean $IGB
-	all_off
 }
 
 # Memory that caches take at the first use of a load is no loss.
@@ -359,7 +352,6 @@ case_unplug_disk_under_load() {
 	work_on $DATA
 	unbind $DATA
 	expect_clean $DATA
-	all_off
 }
 
 # A device plugged into an attached group with a working device gets the group's policy.
@@ -380,7 +372,6 @@ case_plug_into_a_group_at_work() {
 	fio_end
 	unbind $DISK0 $DISK1
 	expect_clean $DISK0
-	all_off
 }
 
 # --- reset -------------------------------------------------------------------------------------------------------
@@ -410,7 +401,6 @@ case_function_reset_under_an_idle_driver() {
 		expect_clean $device
 		echo "$device was reset" >/dev/kmsg
 	done
-	all_off
 }
 
 case_function_reset_without_a_driver() {
@@ -424,7 +414,6 @@ case_function_reset_without_a_driver() {
 		unbind $device
 		expect_clean $device
 	done
-	all_off
 }
 
 # --- live changes ------------------------------------------------------------------------------------------------
@@ -458,7 +447,6 @@ case_change_policy_under_network_load() {
 		unbind $nic
 		expect_clean $nic
 	done
-	all_off
 }
 
 case_change_policy_under_disk_load() {
@@ -472,7 +460,6 @@ case_change_policy_under_disk_load() {
 	work_on $DATA
 	unbind $DATA
 	expect_clean $DATA
-	all_off
 }
 
 # The kernel permits the change from DMA to DMA-FQ under a bound driver.
@@ -490,7 +477,6 @@ case_change_group_type_under_load() {
 	expect_no_timeouts
 	unbind $DATA
 	expect_clean $DATA
-	all_off
 }
 
 # Reads statistics, and makes refused writes, during all other changes.
@@ -511,7 +497,6 @@ case_statistics_under_load() {
 	fio_end
 	unbind $DATA
 	expect_clean $DATA
-	all_off
 }
 
 # --- CPUs --------------------------------------------------------------------------------------------------------
@@ -541,7 +526,6 @@ case_cpu_hotplug_under_network_load() {
 		unbind $IGB
 		expect_clean $IGB
 	done
-	all_off
 }
 
 case_cpu_hotplug_under_disk_load() {
@@ -556,7 +540,6 @@ case_cpu_hotplug_under_disk_load() {
 		unbind $DATA
 		expect_clean $DATA
 	done
-	all_off
 }
 
 # Attach and detach while a CPU is offline: nothing waits for that CPU's caches.
@@ -572,7 +555,6 @@ case_attach_with_a_cpu_away() {
 	unbind $DATA
 	expect_clean $DATA
 	echo 1 >/sys/devices/system/cpu/cpu1/online
-	all_off
 }
 
 # cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, without a poll there that flushes them; then
@@ -604,5 +586,4 @@ case_cpu_goes_at_give_back() {
 	take fused $E1000E
 	nic_start $E1000E
 	ping_peer $E1000E 20
-	all_off
 }

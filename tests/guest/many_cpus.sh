@@ -75,7 +75,6 @@ case_many_cpus_have_queues() {
 	work_on $IGB
 	work_on $DATA
 	both_down
-	all_off
 }
 
 # --- changes -----------------------------------------------------------------------------------------------------
@@ -232,5 +231,4 @@ case_many_cpus_at_work() {
 	both_down
 	memory_before=$memory_first
 	expect_no_memory_lost 8192
-	all_off
 }

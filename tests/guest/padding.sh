@@ -34,5 +34,4 @@ case_padding_is_out_of_reach() {
 		expect_balance $TESTDEV
 	done
 	faults_are unexpected
-	all_off
 }

@@ -64,7 +64,6 @@ case_bound_driver() {
 	nic_start $E1000E
 	ping_peer $E1000E 5
 	expect_equal "the state" "$(get $E1000E state)" active
-	all_off
 }
 
 case_group_with_another_driver_bound() {
@@ -119,7 +118,6 @@ case_values_out_of_range_under_a_driver() {
 	out_of_range batch_pages 1024
 	out_of_range range_commands_max 32
 	ping_peer $E1000E 5
-	all_off
 }
 
 # The allowed extremes must work.
@@ -137,7 +135,6 @@ case_extreme_tuning_works() {
 	ping_peer $E1000E 5
 	sleep 0.1
 	expect_equal "pages still waiting after the bound" "$(stat_of $E1000E held_pages)" 0
-	all_off
 }
 
 # mode_is MODE FILE...
@@ -185,7 +182,6 @@ case_group_without_translation() {
 	nic_start $E1000E
 	ping_peer $E1000E 5
 	expect_equal "the state under traffic" "$(get $E1000E state)" active
-	all_off
 }
 
 # An untrusted device stays on the kernel's own path, which is strict for the device and copies partial pages.
@@ -205,7 +201,6 @@ case_untrusted_device() {
 	expect_silence
 	expect_equal "the state" "$(get $IGB state)" off
 	expect_equal "the type of the group" "$(group_type $IGB)" DMA
-	all_off
 }
 
 case_external_facing_port() {
@@ -221,7 +216,6 @@ case_rmmod_while_attached() {
 	grep -q 'Resource temporarily unavailable' /tmp/rmmod || failure "rmmod: the error is '$(cat /tmp/rmmod)'"
 	ping_peer $E1000E 5
 	expect_equal "the state" "$(get $E1000E state)" active
-	all_off
 }
 
 case_rmmod_when_idle() {
@@ -236,7 +230,6 @@ case_rmmod_when_idle() {
 	expect_silence
 	expect_equal "the policy after loading again" "$(policy_of $E1000E)" none
 	expect_equal "maps after loading again" "$(stat_of $E1000E maps)" 0
-	all_off
 }
 
 start_and_work_on_kernel_path() {
@@ -260,5 +253,4 @@ case_loading_under_bound_drivers() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	ping_peer $E1000E 5
 	insmod /modules/xsmmu.ko || give_up "insmod failed"
-	all_off
 }

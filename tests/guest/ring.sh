@@ -92,7 +92,6 @@ case_ring_parameters_refused() {
 	ring_refused receive 'release=descriptor' 'Invalid argument' 'release=descriptor cannot recycle'
 	left
 	kind N
-	all_off
 }
 
 case_ring_unmodified() {
@@ -110,7 +109,6 @@ case_ring_unmodified() {
 		ring storage requests=256
 		left
 	done
-	all_off
 }
 
 # The module's debug mode reports memory that is freed before its flush, and a forgotten flush.
@@ -136,7 +134,6 @@ case_ring_batch_aware() {
 	expect_silence
 	echo N >/sys/module/xsmmu/parameters/debug
 	kind N
-	all_off
 }
 
 case_ring_counts() {
@@ -163,7 +160,6 @@ case_ring_counts() {
 	expect_equal "pages" "$(field storage pages_unmapped)" 2048
 	left
 	kind N
-	all_off
 }
 
 case_ring_shapes() {
@@ -181,7 +177,6 @@ case_ring_shapes() {
 	ring storage "requests=64 pages=32 segment=32 release=batch"
 	left
 	kind N
-	all_off
 }
 
 # The n-th allocation or mapping fails, for all n of the setup of a descriptor and for some beyond.
@@ -200,7 +195,6 @@ case_ring_failures() {
 	[ $((after - before)) -lt 512 ] || failure "$((after - before)) KiB are gone after runs that failed"
 	left
 	kind N
-	all_off
 }
 
 case_ring_unbind_while_it_runs() {
@@ -220,5 +214,4 @@ case_ring_unbind_while_it_runs() {
 		grep -q 'No such device' /tmp/ring || failure "$workload: the error is '$(cat /tmp/ring)'"
 	done
 	kind N
-	all_off
 }

@@ -19,7 +19,6 @@ case_every_kind_of_mapping() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # The managed memory of a failed probe is freed after the driver is gone, still on the module's path.
@@ -36,8 +35,6 @@ case_failed_probe() {
 	done
 	put $TESTDEV policy none
 	rude kernel 2>/dev/null || failure "the kernel's own path afterwards: $(log_since | grep 'rude: wrong')"
-	unbind $TESTDEV
-	all_off
 }
 
 LATE_PAGES=37
@@ -78,14 +75,12 @@ case_handles_outlive_their_driver() {
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
-	all_off
 }
 
 # For handles of the kernel's own path the module warns, counts, and leaves their memory alone. A warning on the console
 # ends the guest.
 case_handles_outlive_the_kernels_path() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	new_domain
@@ -98,8 +93,6 @@ case_handles_outlive_the_kernels_path() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # Only the kernel's own path can unmap its own mappings: until then a device is not attached.
@@ -124,8 +117,6 @@ case_what_the_kernels_path_has_mapped() {
 	rude api || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
 	expect_equal "state" "$(get $TESTDEV state)" active
-	unbind $TESTDEV
-	all_off
 }
 
 # Two drivers of a group bind at once, while another task holds the module's lock: both devices are attached.
@@ -152,7 +143,6 @@ case_two_of_a_group_bind_at_once() {
 	unbind $one $other $TESTDEV
 	expect_balance $one
 	put $one policy none || failure "none was refused: $(cat /tmp/put)"
-	all_off
 }
 
 # A driver that binds meanwhile is served by the same engine.
@@ -175,7 +165,6 @@ case_a_driver_comes_while_its_group_is_orphaned() {
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
-	all_off
 }
 
 # A device is pulled, and plugged in again, while mappings of it are in use.
@@ -189,7 +178,6 @@ case_a_device_goes_while_its_group_is_orphaned() {
 	bad_unmaps=0
 	expect_equal "the state" "$(get $TESTDEV state)" idle
 	given_back
-	all_off
 }
 
 is_unused() {
@@ -217,7 +205,6 @@ case_the_type_changes_while_a_group_is_orphaned() {
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	set_group_type $TESTDEV "$type"
 	given_back
-	all_off
 }
 
 # The domain stays until the driver's managed memory is freed, too.
@@ -238,7 +225,6 @@ case_the_type_changes_while_a_driver_goes() {
 	expect_balance $TESTDEV
 	expect_equal "the module's reference count" "$(references)" 0
 	set_group_type $TESTDEV "$type"
-	all_off
 }
 
 # A device that joins an attached group and must not be attached can map nothing; the others work on.
@@ -277,14 +263,12 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	unbind $joins $works
 	expect_balance $works
 	put $works policy none || failure "none was refused: $(cat /tmp/put)"
-	all_off
 }
 
 # For an unmap that matches no mapping the module warns and counts; the named pages become unreachable. A warning on the
 # console ends the guest.
 case_bad_unmaps() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy"
 		before=$(stat_of $TESTDEV bad_unmaps)
@@ -301,8 +285,6 @@ case_bad_unmaps() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 live_pages_are() {
@@ -320,8 +302,7 @@ torn() {
 # After a mismatched unmap the device reaches no named page, and of the rest no more than on the kernel's own path.
 # After the driver's removal nothing is left.
 case_mismatched_unmaps() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	policy=none
 	# The virtio-iommu driver drops its records of such a range, and the device refuses the next map there.
 	: >/tmp/torn.kernel
@@ -361,8 +342,6 @@ case_mismatched_unmaps() {
 			expect_equal "the module's reference count" "$(references)" 0
 		done
 	done
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # Page-table pages of the IOMMU; empty if this kernel does not count them.
@@ -391,8 +370,6 @@ case_empty_page_tables() {
 	expect_equal "unmaps" "$(stat_of $TESTDEV unmaps)" $((rude_again + 49152))
 	unbind $TESTDEV
 	expect_silence
-	expect_balance $TESTDEV
-	all_off
 }
 
 # fire: the device writes to late coherent memory. Fails if the write does not land.
@@ -402,8 +379,7 @@ fire() {
 
 # The device no longer reaches mappings that were left behind, not even through the IOMMU's caches.
 case_orphaned_is_out_of_reach() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy
@@ -415,8 +391,6 @@ case_orphaned_is_out_of_reach() {
 		release_late || failure "$(log_since | grep 'rude: wrong')"
 		given_back
 	done
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # A group that is orphaned while another owner (VFIO) holds the group is detached when the owner releases the group, not
@@ -430,7 +404,6 @@ case_somebody_else_has_a_orphaned_group() {
 	expect_equal "the state while another has the group" "$(get $TESTDEV state)" orphaned
 	echo 0 >$PARAMETERS/own
 	given_back
-	all_off
 }
 
 # Detached under another type, a group's devices take the path of that type.
@@ -446,7 +419,6 @@ case_given_back_under_identity() {
 	rude many || failure "identity's path afterwards: $(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	set_group_type $TESTDEV "$type"
-	all_off
 }
 
 # The module holds one reference to a device, however often drivers bind while the group is orphaned.
@@ -464,7 +436,6 @@ case_references_of_a_device() {
 		[ -z "$held" ] || expect_equal "references of the device" "$(cat $PARAMETERS/holders)" "$held"
 		held=$(cat $PARAMETERS/holders)
 	done
-	all_off
 }
 
 # A late unmap of mappings that were removed with their driver does not affect the next driver's mappings. Those are in
@@ -484,7 +455,6 @@ case_late_unmaps_in_a_new_domain() {
 		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # A blocked device that becomes trusted is served while the others work, and gets the kernel's own path back.
@@ -506,7 +476,6 @@ case_closed_is_opened_at_work() {
 	echo kernel >$PARAMETERS/mode
 	echo $joins >$RUDE/bind || failure "the kernel's own path: $(log_since | grep 'rude: wrong')"
 	unbind $joins
-	all_off
 }
 
 # If a device of a group is on the kernel's own path, even without mappings, no other device is attached; a device whose
@@ -544,7 +513,6 @@ case_beside_one_on_the_kernels_path() {
 	expect_equal "the level after a failed probe of the other" "$(get $one level)" strict
 	unbind $one
 	put $one policy none
-	all_off
 }
 
 # A single page that the kernel's own path has mapped, the last page below 4 GiB, prevents an attach.
@@ -558,8 +526,6 @@ case_one_page_of_the_kernels_path() {
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	rude api || failure "$(log_since | grep 'rude: wrong')"
 	expect_equal "the state" "$(get $TESTDEV state)" active
-	unbind $TESTDEV
-	all_off
 }
 
 # A mapping of 4 KiB prevents an attach, too, if CPU pages are larger than IOMMU pages; any driver of the device shows
@@ -573,14 +539,11 @@ case_a_part_of_a_page_of_the_kernels_path() {
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	bind $TESTDEV
 	expect_equal "the state" "$(get $TESTDEV state)" attached
-	unbind $TESTDEV
-	all_off
 }
 
 # For a free with a wrong handle the module warns, and frees nothing.
 case_bad_unmap_free() {
-	read -r console_level others </proc/sys/kernel/printk
-	echo "1 $others" >/proc/sys/kernel/printk
+	echo 1 >/proc/sys/kernel/printk
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy"
 		before=$(stat_of $TESTDEV bad_unmaps)
@@ -590,8 +553,6 @@ case_bad_unmap_free() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	echo "$console_level $others" >/proc/sys/kernel/printk
-	all_off
 }
 
 # The module does not see drivers of devices outside the PCI bus: a group with such a device is left alone.
@@ -608,8 +569,6 @@ case_a_stranger_in_the_group() {
 	log_mark
 	rude api || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
-	unbind $TESTDEV
-	all_off
 }
 
 # A driver's thread was about to map when its group was detached: the thread gets no memory and does no harm.
@@ -624,7 +583,6 @@ case_a_map_comes_behind_the_give_back() {
 		echo 1 >$PARAMETERS/overtaken || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
-	all_off
 }
 
 # The thread had already found its group at the detach: the thread uses nothing that it finds through its device.
@@ -638,7 +596,6 @@ case_a_map_has_begun_before_the_give_back() {
 		unbind $TESTDEV
 		given_back
 	done
-	all_off
 }
 
 tardy_is() {
@@ -673,7 +630,6 @@ case_a_map_is_under_way_when_its_driver_goes() {
 		given_back
 	done
 	echo 0 >$PARAMETERS/slow
-	all_off
 }
 
 # If the IOMMU caches absent entries or must be told of maps (FLUSHES_MAPS), each map is flushed, a map of many parts
@@ -684,8 +640,6 @@ case_maps_are_flushed_in_caching_mode() {
 	rude late || failure "$(log_since | grep 'rude: wrong')"
 	expect_equal "flushes of 15 maps" $(($(stat_of $TESTDEV map_flushes) - before)) $((15 * FLUSHES_MAPS))
 	release_late || failure "$(log_since | grep 'rude: wrong')"
-	unbind $TESTDEV
-	all_off
 }
 
 # two_bind_at_once: while another task holds the module's lock, the first driver of a group waits for the lock, then the
@@ -723,5 +677,4 @@ case_two_bind_at_once_after_the_kernels_path() {
 	echo fail >$PARAMETERS/mode
 	if echo $other >$RUDE/bind 2>/dev/null; then failure "the probe did not fail"; fi
 	two_bind_at_once "a probe that has failed"
-	all_off
 }

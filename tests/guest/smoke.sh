@@ -11,7 +11,6 @@ case_policies_on_a_nic() {
 		unbind $E1000E
 		expect_balance $E1000E
 	done
-	all_off
 }
 
 case_policies_on_a_disk() {
@@ -23,7 +22,6 @@ case_policies_on_a_disk() {
 		unbind $DATA
 		expect_balance $DATA
 	done
-	all_off
 }
 
 # On real pages in a real NAPI poll; the levels are those of the policies' table.
@@ -38,7 +36,6 @@ case_micro() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 case_change_under_a_driver() {
@@ -48,9 +45,6 @@ case_change_under_a_driver() {
 		put $DATA policy $policy || failure "policy $policy was refused"
 		work_on $DATA
 	done
-	unbind $DATA
-	expect_balance $DATA
-	all_off
 }
 
 case_unload() {
@@ -81,7 +75,6 @@ case_a_change_arrives() {
 	for file in "$(xs $DATA stats)"/*; do
 		expect_equal "$file" "$(cat "$file" && echo .)" "$(stat_of $DATA "${file##*/}" && echo .)"
 	done
-	all_off
 }
 
 # The function has no driver here; if the IOMMU is found only at a driver's bind, the lab's driver binds once.
@@ -122,6 +115,4 @@ case_a_virtual_function_is_made_anew() {
 	expect_equal "its window" "$(get $virtual max_window_us)" 555
 	put $virtual policy none
 	echo 0 >$functions
-	unbind $IGB
-	all_off
 }

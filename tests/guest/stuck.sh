@@ -65,7 +65,6 @@ case_stuck_until_it_is_removed() {
 		until_true 5 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # With virtio-iommu no other map or unmap works meanwhile. Elsewhere later maps and unmaps work.
@@ -85,7 +84,6 @@ case_stuck_iova_is_not_handed_out() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 # The driver goes: the kernel's own path would hand the IOVA out, so the group stays attached, and the next driver gets
@@ -117,7 +115,6 @@ case_stuck_when_the_driver_goes() {
 		refuse off
 		expect_given_back "$policy: "
 	done
-	all_off
 }
 
 # A new domain lacks the stuck page, whatever its driver could not remove. With virtio-iommu nothing works meanwhile.
@@ -128,8 +125,6 @@ case_stuck_until_the_group_has_another_domain() {
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	expect_equal "references of the page" "$(cat $PAGE/held)" 0
 	refuse off
-	expect_balance $TESTDEV
-	all_off
 }
 
 # VFIO holds the group for a while, in another domain; afterwards the group's own domain returns.
@@ -144,7 +139,6 @@ case_stuck_while_somebody_else_has_the_group() {
 	expect_held strict
 	refuse off
 	expect_given_back ""
-	all_off
 }
 
 # keep_and_go POLICY BYTES: the driver goes, and its mappings stay and cannot be removed.
@@ -191,7 +185,6 @@ case_stuck_while_it_is_mapped() {
 		echo 1 >$PAGE/unmap
 		expect_given_back "$policy: "
 	done
-	all_off
 }
 
 case_stuck_when_it_is_unmapped_late() {
@@ -205,7 +198,6 @@ case_stuck_when_it_is_unmapped_late() {
 		refuse off
 		expect_given_back "$policy: "
 	done
-	all_off
 }
 
 # The memory of copies, while a copy is in use and afterwards; a worker checks idle memory every ten seconds.
@@ -217,8 +209,6 @@ case_stuck_memory_of_copies() {
 	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 512
 	refuse off
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_balance $TESTDEV
-	all_off
 }
 
 case_stuck_memory_of_no_copies() {
@@ -234,8 +224,6 @@ case_stuck_memory_of_no_copies() {
 	expect_equal "the state" "$(get $TESTDEV state)" stuck
 	refuse off
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_balance $TESTDEV
-	all_off
 }
 
 # A new chunk is half mapped and cannot be unmapped: the device may access the chunk.
@@ -251,9 +239,6 @@ case_stuck_memory_for_copies() {
 	refuse off
 	until_true 10 is_stuck 0 || failure "it is stuck still"
 	echo 1 >$PAGE/unmap
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }
 
 # The chunk is mapped again for the next driver, by halves: the group stays out of a domain with a half.
@@ -277,8 +262,6 @@ case_stuck_when_the_next_driver_comes() {
 	expect_equal "the state" "$(get $TESTDEV state)" stuck
 	refuse off
 	until_true 15 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_balance $TESTDEV
-	all_off
 }
 
 # Memory of an allocation, which the module itself would free. The engine cannot hold so many pages.
@@ -293,10 +276,6 @@ case_stuck_memory_of_the_module() {
 	expect_equal "references of the allocation" "$(cat $PAGE/memory)" 1
 	refuse off
 	until_true 10 is_stuck 0 || failure "it is stuck still"
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
-	all_off
 }
 
 # The virtio-iommu driver recovers when its queue is flushed: nothing is stuck, and nothing is mapped in the device, for
@@ -316,7 +295,6 @@ case_stuck_for_a_moment() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
 }
 
 refuse_once() {
@@ -349,8 +327,6 @@ case_stuck_for_a_moment_when_the_driver_goes() {
 	echo 1 >$PAGE/unmap
 	unbind $TESTDEV
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_balance $TESTDEV
-	all_off
 }
 
 has_recovered() {
@@ -375,6 +351,4 @@ case_stuck_half_of_an_allocation() {
 	until_true 10 is_stuck 0 || failure "it is stuck still"
 	unbind $TESTDEV
 	echo $failed >/tmp/map_failures.$TESTDEV
-	expect_balance $TESTDEV
-	all_off
 }

@@ -31,7 +31,6 @@ case_tables_are_chosen() {
 	accepted $DATA tables kernel
 	tables_are $DATA "$BY_DRIVER"
 	expect_no_surprise
-	all_off
 }
 
 case_tables_by_rule() {
@@ -69,7 +68,6 @@ case_tables_change_at_work() {
 	done
 	echo 0 >/sys/module/xsmmu/parameters/debug
 	expect_no_surprise
-	all_off
 }
 
 # All kinds of mappings, and adjacent pages; the entries contain only bits that the IOMMU's driver writes.
@@ -86,7 +84,6 @@ case_tables_of_a_driver() {
 	done
 	echo 0 >/sys/module/xsmmu/parameters/debug
 	expect_no_surprise
-	all_off
 }
 
 # A flush covers known blocks, and a block that the IOMMU's driver mapped and removes.
@@ -100,7 +97,6 @@ case_tables_known_in_part() {
 		expect_balance $TESTDEV
 	done
 	expect_no_surprise
-	all_off
 }
 
 # The IOMMU's driver reports once that an entry is absent: the driver does all later work, and the operator may try
@@ -128,7 +124,6 @@ case_tables_surprise() {
 	# From then on the IOMMU's driver also unmaps its own maps.
 	expect_equal "an unmap in place after that" "$(cat $PARAMETERS/bypassed)" N
 	echo 0 >$PARAMETERS/slow
-	all_off
 }
 
 # The first entry of a block, which the IOMMU's driver writes, is not the requested entry: the module learns nothing
@@ -149,7 +144,6 @@ case_tables_of_a_strange_driver() {
 		expect_balance $TESTDEV
 	done
 	echo 0 >$PARAMETERS/slow
-	all_off
 }
 
 # Mappings left by a driver keep their IOVAs, in shared blocks, when the group gets a new domain with entries elsewhere.
@@ -171,5 +165,4 @@ case_tables_of_a_new_domain() {
 		expect_balance $TESTDEV
 	done
 	expect_no_surprise
-	all_off
 }

@@ -335,5 +335,4 @@ case_torture() {
 	expect_no_memory_lost 4096
 	works_on_kernel_path $DATA
 	works_on_kernel_path $IGB
-	all_off
 }

@@ -110,7 +110,6 @@ case_causes() {
 	oldest=$(traced flush | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
 	# The timer fires early, so that the bound holds.
 	[ "$oldest" -ge 5000000 ] && [ "$oldest" -le 10000000 ] || failure "the oldest unmap that was flushed by time waited for $oldest ns, not for 10 ms at most"
-	all_off
 }
 
 # A policy with a shorter bound is chosen while a timer is pending.
@@ -124,5 +123,4 @@ case_bound_after_a_change() {
 	record read_disk $DATA 1
 	oldest=$(traced flush | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
 	[ "${oldest:-0}" -le 3000000 ] || failure "an unmap waited for $oldest ns after the bound was set to 1 ms"
-	all_off
 }

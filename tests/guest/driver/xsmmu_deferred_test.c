@@ -59,6 +59,14 @@ static void unmap_pages_deferred(struct device *dev, const dma_addr_t *at, u32 c
 		xsmmu_unmap_page_deferred(dev, at[i], PAGE_SIZE, DMA_FROM_DEVICE);
 }
 
+/* A map has failed after @count of @pages were mapped: unmaps them. */
+static int map_failed(struct device *dev, u32 count)
+{
+	unmap_pages_deferred(dev, addrs, count);
+	xsmmu_flush(dev);
+	return wrong(dev, "a map of a page failed");
+}
+
 static int map_all(struct device *dev)
 {
 	u32 i;
@@ -66,7 +74,7 @@ static int map_all(struct device *dev)
 	for (i = 0; i < PAGES; i++) {
 		addrs[i] = dma_map_page(dev, pages[i], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, addrs[i]))
-			return wrong(dev, "dma_map_page() failed");
+			return map_failed(dev, i);
 	}
 	return 0;
 }
@@ -104,11 +112,13 @@ static int check_singles(struct device *dev)
 		if (!buffer)
 			return -ENOMEM;
 		addr = dma_map_single(dev, buffer, sizes[i], DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, addr))
-			return wrong(dev, "dma_map_single() failed");
-		xsmmu_unmap_single_deferred(dev, addr, sizes[i], DMA_TO_DEVICE);
-		xsmmu_flush(dev);
-		error = check_gone(dev, addr, "a buffer after the flush");
+		if (dma_mapping_error(dev, addr)) {
+			error = wrong(dev, "dma_map_single() failed");
+		} else {
+			xsmmu_unmap_single_deferred(dev, addr, sizes[i], DMA_TO_DEVICE);
+			xsmmu_flush(dev);
+			error = check_gone(dev, addr, "a buffer after the flush");
+		}
 		kfree(buffer);
 	}
 	return error;
@@ -125,8 +135,10 @@ static int check_list(struct device *dev)
 		return -ENOMEM;
 	for_each_sgtable_sg(&table, sg, i)
 		sg_set_page(sg, pages[i], 4096, 0);
-	if (dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0))
+	if (dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0)) {
+		sg_free_table(&table);
 		return wrong(dev, "dma_map_sgtable() failed");
+	}
 	first = sg_dma_address(table.sgl);
 	xsmmu_unmap_sgtable_deferred(dev, &table, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
@@ -145,43 +157,13 @@ static int check_ordinary(struct device *dev)
 	return check_gone(dev, addr, "a page after an ordinary unmap");
 }
 
-/* Half of a block's pages outlive the block's struct. */
-static int check_block(struct device *dev, u32 count, u32 used)
-{
-	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
-	int error;
-	u32 i;
-
-	if (!block)
-		return wrong(dev, "xsmmu_block_alloc() failed");
-	if (is_attached && !block->base)
-		return wrong(dev, "a block without IOVAs in a row");
-	for (i = 0; i < used; i++) {
-		addrs[i] = xsmmu_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0);
-		if (addrs[i] == DMA_MAPPING_ERROR)
-			return wrong(dev, "xsmmu_block_map_page() failed");
-		if (is_attached && (addrs[i] != block->base + i * PAGE_SIZE ||
-				    !is_translated(dev, addrs[i])))
-			return wrong(dev, "a page of a block");
-	}
-	for (i = 0; i < used / 2; i++)
-		xsmmu_block_unmap_page_deferred(block, i, DMA_FROM_DEVICE, 0);
-	xsmmu_flush(dev);
-	error = check_all_gone(dev, addrs, used / 2, "a block's page after the flush");
-	xsmmu_block_free(block);
-	if (is_attached && used && !is_translated(dev, addrs[used - 1]))
-		error = wrong(dev, "a page went with its block's struct");
-	unmap_pages_deferred(dev, addrs + used / 2, used - used / 2);
-	xsmmu_flush(dev);
-	return error;
-}
-
 /* Checks the IOVA of page @index of a block. */
 static bool is_at(struct xsmmu_block *block, u32 index)
 {
 	return !is_attached ||
-	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev), block->handles[index]) ==
-	       page_to_phys(pages[index]);
+	       (block->base && block->handles[index] == block->base + index * PAGE_SIZE &&
+		iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev), block->handles[index]) ==
+		page_to_phys(pages[index]));
 }
 
 /* Maps all pages at once, or the first @taken pages singly. */
@@ -190,10 +172,10 @@ static int map_whole_block(struct xsmmu_block *block, u32 taken)
 	u32 i;
 
 	for (i = 0; i < taken; i++)
-		if (xsmmu_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
+		if (xsmmu_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0) ==
 		    DMA_MAPPING_ERROR)
 			return wrong(block->dev, "xsmmu_block_map_page() failed");
-	if (!taken && xsmmu_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
+	if (!taken && xsmmu_block_map_pages(block, pages, DMA_FROM_DEVICE, 0))
 		return wrong(block->dev, "a whole block does not map");
 	for (i = 0; i < (taken ? taken : block->pages); i++)
 		if (!is_at(block, i))
@@ -211,11 +193,38 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 		return wrong(dev, "xsmmu_block_alloc() failed");
 	error = map_whole_block(block, taken);
 	if (block->mapped)
-		xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+		xsmmu_block_unmap_pages_deferred(block, DMA_FROM_DEVICE, 0);
 	xsmmu_flush(dev);
 	error = error ?: check_all_gone(dev, block->handles, taken ?: count,
 					"a whole block after the flush");
 	xsmmu_block_free(block);
+	return error;
+}
+
+/* The last pages of a block, from @half on, outlive the block's struct. */
+static int check_block(struct device *dev, u32 count, u32 used)
+{
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
+	u32 half = used / 2;
+	int error = 0;
+
+	if (!block)
+		return wrong(dev, "xsmmu_block_alloc() failed");
+	if (used)
+		error = map_whole_block(block, used);
+	for (u32 i = 0; i < (error ? count : half); i++)
+		if (block->mapped & BIT_ULL(i))
+			xsmmu_block_unmap_page_deferred(block, i, DMA_FROM_DEVICE, 0);
+	xsmmu_flush(dev);
+	memcpy(addrs, block->handles, used * sizeof(*addrs));
+	xsmmu_block_free(block);
+	if (error)
+		return error;
+	error = check_all_gone(dev, addrs, half, "a block's page after the flush");
+	if (is_attached && used && !is_translated(dev, addrs[used - 1]))
+		error = wrong(dev, "a page went with its block's struct");
+	unmap_pages_deferred(dev, addrs + half, used - half);
+	xsmmu_flush(dev);
 	return error;
 }
 
@@ -233,8 +242,14 @@ static int check_neighbours(struct device *dev, struct page **row)
 	int error = 0;
 	u32 i;
 
-	if (!block || xsmmu_block_map_pages(block, row, DMA_TO_DEVICE, 0))
-		return wrong(dev, "a block of neighbours does not map");
+	if (!block)
+		return wrong(dev, "xsmmu_block_alloc() failed");
+	if (xsmmu_block_map_pages(block, row, DMA_TO_DEVICE, 0)) {
+		error = wrong(dev, "a block of neighbours does not map");
+		xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+		xsmmu_flush(dev);
+		goto free;
+	}
 	for (i = 1; i < NEIGHBOURS; i += 2)
 		xsmmu_block_unmap_page_deferred(block, i, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
@@ -247,6 +262,7 @@ static int check_neighbours(struct device *dev, struct page **row)
 	for (i = 0; i < NEIGHBOURS; i += 2)
 		xsmmu_block_unmap_page_deferred(block, i, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
+free:
 	xsmmu_block_free(block);
 	return error;
 }
@@ -298,8 +314,10 @@ static int map_all_unflushed(struct device *dev)
 							    DMA_FROM_DEVICE) :
 				   xsmmu_map_single_unflushed(dev, page_address(pages[i]),
 							      PAGE_SIZE, DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, addrs[i]))
-			return wrong(dev, "a map without a flush failed");
+		if (dma_mapping_error(dev, addrs[i])) {
+			xsmmu_flush_maps(dev);
+			return map_failed(dev, i);
+		}
 	}
 	return 0;
 }
@@ -321,21 +339,21 @@ static int check_large_maps(struct device *dev)
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, XSMMU_BLOCK_PAGES, GFP_KERNEL);
 	size_t bytes = min_t(size_t, LARGE_BYTES, dma_max_mapping_size(dev));
 	void *large = kmalloc(LARGE_BYTES, GFP_KERNEL);
-	dma_addr_t at;
-	int error;
+	dma_addr_t at = DMA_MAPPING_ERROR;
+	int error = -ENOMEM;
 
-	if (!block || !large)
-		return -ENOMEM;
-	error = map_more_unflushed(dev, block, large, bytes, &at);
-	if (error)
-		return error;
+	if (block && large)
+		error = map_more_unflushed(dev, block, large, bytes, &at);
 	xsmmu_flush_maps(dev);
-	if (!is_at(block, 0) || !is_at(block, XSMMU_BLOCK_PAGES - 1))
+	if (!error && (!is_at(block, 0) || !is_at(block, XSMMU_BLOCK_PAGES - 1)))
 		error = wrong(dev, "a page of a block without a flush");
-	dma_unmap_single(dev, at, bytes, DMA_TO_DEVICE);
-	xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+	if (at != DMA_MAPPING_ERROR)
+		dma_unmap_single(dev, at, bytes, DMA_TO_DEVICE);
+	if (block && block->mapped)
+		xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
-	xsmmu_block_free(block);
+	if (block)
+		xsmmu_block_free(block);
 	kfree(large);
 	return error;
 }
@@ -426,8 +444,12 @@ static int map_two(struct device *dev, struct scatterlist *sgl, bool list)
 	for (i = 0; i < 2; i++) {
 		sg_dma_address(&sgl[i]) = dma_map_page(dev, pages[i], sgl[i].offset,
 						       COPY_BYTES, DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, sg_dma_address(&sgl[i])))
+		if (dma_mapping_error(dev, sg_dma_address(&sgl[i]))) {
+			if (i)
+				dma_unmap_page(dev, sg_dma_address(&sgl[0]), COPY_BYTES,
+					       DMA_FROM_DEVICE);
 			return wrong(dev, "dma_map_page() failed");
+		}
 	}
 	return 0;
 }
@@ -626,18 +648,19 @@ static int check_bounce(struct device *dev, u32 unused)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 	u8 *byte = page_address(pages[0]);
+	int error = 0;
 
 	if (dma_mapping_error(dev, addr))
 		return wrong(dev, "dma_map_page() failed");
 	if (addr == page_to_phys(pages[0]))
-		return wrong(dev, "the buffer is not copied");
+		error = wrong(dev, "the buffer is not copied");
 	*byte = 1;
 	*(u8 *)phys_to_virt(addr) = 2;
 	xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (*byte != 2)
-		return wrong(dev, "the copy was given back without its content");
+		error = wrong(dev, "the copy was given back without its content");
 	xsmmu_flush(dev);
-	return 0;
+	return error;
 }
 
 /* Unmaps a page without a flush, and frees or forgets the page. */
@@ -649,8 +672,10 @@ static int misuse(struct device *dev, u32 early)
 	if (!page)
 		return -ENOMEM;
 	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
-	if (dma_mapping_error(dev, addr))
+	if (dma_mapping_error(dev, addr)) {
+		__free_page(page);
 		return wrong(dev, "dma_map_page() failed");
+	}
 	xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (early) {
 		__free_page(page);
@@ -668,22 +693,24 @@ static int misuse_map(struct device *dev, u32 stays)
 {
 	dma_addr_t other, addr = xsmmu_map_page_unflushed(dev, pages[0], 0, PAGE_SIZE,
 							  DMA_FROM_DEVICE);
+	int error = 0;
 
 	if (dma_mapping_error(dev, addr))
 		return wrong(dev, "xsmmu_map_page_unflushed() failed");
 	if (stays) {
 		msleep(1100);
 		other = xsmmu_map_page_unflushed(dev, pages[1], 0, PAGE_SIZE, DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, other))
-			return wrong(dev, "xsmmu_map_page_unflushed() failed");
 		xsmmu_flush_maps(dev);
-		dma_unmap_page(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, other))
+			error = wrong(dev, "xsmmu_map_page_unflushed() failed");
+		else
+			dma_unmap_page(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
 		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	} else {
 		xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	}
 	xsmmu_flush(dev);
-	return 0;
+	return error;
 }
 
 static const struct test_mode modes[] = {

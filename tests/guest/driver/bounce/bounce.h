@@ -18,6 +18,7 @@ struct buffer {
 	size_t bytes;
 	enum dma_data_direction dir;
 	dma_addr_t iova;
+	bool is_mapped;
 };
 
 /* main.c */
@@ -36,7 +37,7 @@ int map(struct device *dev, struct buffer *buffer, bool copied);
 int map_soon(struct device *dev, struct buffer *buffer, unsigned long attrs, u32 tries);
 int map_list_soon(struct device *dev, struct scatterlist *list, int segments,
 		  enum dma_data_direction dir, unsigned long attrs, u32 tries);
-void unmap(struct device *dev, const struct buffer *buffer, unsigned long attrs);
+void unmap(struct device *dev, struct buffer *buffer, unsigned long attrs);
 bool can_map(struct device *dev, struct buffer *buffer);
 
 /* checks.c */

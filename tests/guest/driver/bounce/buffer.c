@@ -54,9 +54,12 @@ bool is_copied(struct device *dev, const struct buffer *buffer)
 	return found(dev, buffer->iova) != buffer->memory;
 }
 
-void unmap(struct device *dev, const struct buffer *buffer, unsigned long attrs)
+/* Does nothing if @buffer is not mapped, so that a failed check can end with an unmap. */
+void unmap(struct device *dev, struct buffer *buffer, unsigned long attrs)
 {
-	dma_unmap_single_attrs(dev, buffer->iova, buffer->bytes, buffer->dir, attrs);
+	if (buffer->is_mapped)
+		dma_unmap_single_attrs(dev, buffer->iova, buffer->bytes, buffer->dir, attrs);
+	buffer->is_mapped = false;
 }
 
 /*
@@ -70,6 +73,7 @@ int map_soon(struct device *dev, struct buffer *buffer, unsigned long attrs, u32
 						    buffer->dir, attrs);
 		if (dma_mapping_error(dev, buffer->iova))
 			return wrong(dev, "dma_map_single() failed");
+		buffer->is_mapped = true;
 		if (is_copied(dev, buffer) || try == tries)
 			return 0;
 		unmap(dev, buffer, attrs);
@@ -106,9 +110,10 @@ int map_list_soon(struct device *dev, struct scatterlist *list, int segments,
 /* Maps and unmaps a buffer; returns whether the map succeeded. */
 bool can_map(struct device *dev, struct buffer *buffer)
 {
-	buffer->iova = dma_map_single(dev, buffer->memory, buffer->bytes, buffer->dir);
-	if (dma_mapping_error(dev, buffer->iova))
+	dma_addr_t iova = dma_map_single(dev, buffer->memory, buffer->bytes, buffer->dir);
+
+	if (dma_mapping_error(dev, iova))
 		return false;
-	unmap(dev, buffer, 0);
+	dma_unmap_single(dev, iova, buffer->bytes, buffer->dir);
 	return true;
 }

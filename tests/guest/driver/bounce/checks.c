@@ -108,26 +108,22 @@ static int check_beside(struct device *dev, struct buffer *buffer, u8 *first, u8
 /* A buffer above the limit is mapped without a copy. */
 static int check_large(struct device *dev, struct buffer *buffer)
 {
-	int error;
-
 	buffer->bytes = limit + 1;
-	error = map(dev, buffer, false);
-	if (error)
-		return error;
-	unmap(dev, buffer, 0);
-	return 0;
+	return map(dev, buffer, false);
 }
 
 static int check_buffer(struct device *dev, size_t offset, size_t bytes,
 			enum dma_data_direction dir)
 {
 	struct buffer buffer = { .memory = memory + offset, .bytes = bytes, .dir = dir };
+	int error = check_unmap(dev, &buffer) ?:
+		    check_skip(dev, &buffer) ?:
+		    check_sync(dev, &buffer) ?:
+		    check_beside(dev, &buffer, memory, memory + BUFFER_BYTES) ?:
+		    check_large(dev, &buffer);
 
-	return check_unmap(dev, &buffer) ?:
-	       check_skip(dev, &buffer) ?:
-	       check_sync(dev, &buffer) ?:
-	       check_beside(dev, &buffer, memory, memory + BUFFER_BYTES) ?:
-	       check_large(dev, &buffer);
+	unmap(dev, &buffer, 0);
+	return error;
 }
 
 /* A whole page may be shared between driver and device without any sync. */
@@ -216,13 +212,10 @@ static int check_offset(struct device *dev)
 	error = map(dev, &buffer, true);
 	if (!error && offset_in_page(buffer.iova) != 1000)
 		error = wrong(dev, "the offset in the page is lost");
-	if (!error)
-		unmap(dev, &buffer, 0);
+	unmap(dev, &buffer, 0);
 	buffer.memory = memory + 4000;
-	if (!error)
-		error = map(dev, &buffer, false);
-	if (!error)
-		unmap(dev, &buffer, 0);
+	error = error ?: map(dev, &buffer, false);
+	unmap(dev, &buffer, 0);
 	dma_set_min_align_mask(dev, 0);
 	return error;
 }

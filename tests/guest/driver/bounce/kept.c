@@ -65,6 +65,8 @@ static struct {
 	u32 *bounces[KEPT];	/* the copy that the device reaches */
 } kept;
 
+static int release_kept(const char *text, const struct kernel_param *param);
+
 int probe_keep(struct device *dev, u32 unused)
 {
 	bool right = true;
@@ -88,6 +90,8 @@ int probe_keep(struct device *dev, u32 unused)
 	kept.dev = get_device(dev);
 	if (!error && !right)
 		error = wrong(dev, "the device may do other things than its driver has said");
+	if (error)
+		release_kept(NULL, NULL);
 	return error;
 }
 
@@ -99,7 +103,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 
 	if (!kept.dev)
 		return -ENODEV;
-	for (i = 0; i < KEPT; i++) {
+	for (i = 0; i < KEPT && kept.buffers[i].memory; i++) {
 		struct buffer *buffer = &kept.buffers[i];
 		bool comes_back = buffer->dir != DMA_TO_DEVICE;
 
@@ -107,6 +111,7 @@ static int release_kept(const char *text, const struct kernel_param *param)
 		if (!is_filled(buffer->memory, buffer->bytes, comes_back ? 0x22 : 0x11))
 			error = wrong(kept.dev, "a late unmap copies back wrongly");
 		free_page((unsigned long)buffer->memory);
+		buffer->memory = NULL;
 	}
 	put_device(kept.dev);
 	kept.dev = NULL;

@@ -21,15 +21,14 @@
 
 static int map_again(struct device *dev, struct buffer *buffers, u32 count)
 {
-	u32 i;
+	int error = 0;
 
-	for (i = 0; i < count; i++) {
-		buffers[i].iova = dma_map_single(dev, buffers[i].memory,
-						 FILLED_BYTES, DMA_BIDIRECTIONAL);
-		if (!is_copied(dev, &buffers[i]))
-			return wrong(dev, "bounce buffers are lost");
+	for (u32 i = 0; i < count && !error; i++) {
+		error = map_soon(dev, &buffers[i], 0, 1);
+		if (!error && !is_copied(dev, &buffers[i]))
+			error = wrong(dev, "bounce buffers are lost");
 	}
-	return 0;
+	return error;
 }
 
 /*
@@ -84,10 +83,7 @@ int probe_fill(struct device *dev, u32 grows)
 		buffer->memory = (u8 *)__get_free_page(GFP_KERNEL);
 		buffer->bytes = FILLED_BYTES;
 		memset(buffer->memory, done, PAGE_SIZE);
-		buffer->iova = dma_map_single(dev, buffer->memory, FILLED_BYTES,
-					      DMA_BIDIRECTIONAL);
-		if (dma_mapping_error(dev, buffer->iova))
-			error = wrong(dev, "a map failed");
+		error = map_soon(dev, buffer, 0, 1);
 		/* Let the worker add memory to the pool. */
 		if (done % 100 == 0)
 			msleep(20);

@@ -24,22 +24,23 @@ static bool is_ours;
 static int check_single(struct device *dev, void *buffer, size_t offset, size_t size, u64 mask)
 {
 	dma_addr_t iova = dma_map_single(dev, buffer + offset, size, DMA_BIDIRECTIONAL);
+	int error = 0;
 	size_t at;
 
 	if (dma_mapping_error(dev, iova))
 		return wrong(dev, "dma_map_single() failed");
 	if (iova + size - 1 > mask)
-		return wrong(dev, "an IOVA above the device's mask");
+		error = wrong(dev, "an IOVA above the device's mask");
 	if (offset_in_page(iova) != offset_in_page(buffer + offset))
-		return wrong(dev, "the offset in the page is lost");
-	for (at = 0; at < size; at += min_t(size_t, PAGE_SIZE, size - at))
+		error = wrong(dev, "the offset in the page is lost");
+	for (at = 0; at < size && !error; at += min_t(size_t, PAGE_SIZE, size - at))
 		if (translated(dev, iova + at) !=
 		    virt_to_phys(buffer + offset) + at)
-			return wrong(dev, "a page of a mapping is not translated");
+			error = wrong(dev, "a page of a mapping is not translated");
 	dma_sync_single_for_cpu(dev, iova, size, DMA_BIDIRECTIONAL);
 	dma_sync_single_for_device(dev, iova, size, DMA_BIDIRECTIONAL);
 	dma_unmap_single(dev, iova, size, DMA_BIDIRECTIONAL);
-	return 0;
+	return error;
 }
 
 static int check_singles(struct device *dev, u64 mask)
@@ -429,10 +430,12 @@ static int check_noncontiguous(struct device *dev, size_t size)
 	if (at != PAGE_ALIGN(size))
 		error = wrong(dev, "noncontiguous memory is of another size");
 	address = dma_vmap_noncontiguous(dev, size, table);
-	if (!address)
-		return wrong(dev, "dma_vmap_noncontiguous()");
-	memset(address, 1, size);
-	dma_vunmap_noncontiguous(dev, address);
+	if (address) {
+		memset(address, 1, size);
+		dma_vunmap_noncontiguous(dev, address);
+	} else {
+		error = wrong(dev, "dma_vmap_noncontiguous()");
+	}
 	dma_free_noncontiguous(dev, size, table, DMA_BIDIRECTIONAL);
 	return error;
 }
@@ -448,13 +451,14 @@ static int check_pages(struct device *dev)
 {
 	struct page *page;
 	dma_addr_t iova;
+	int error = 0;
 
 	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL, GFP_KERNEL);
 	if (!page || translated(dev, iova) != page_to_phys(page))
-		return wrong(dev, "dma_alloc_pages()");
-	dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
-
-	return check_noncontiguous(dev, 9 * PAGE_SIZE) ?:
+		error = wrong(dev, "dma_alloc_pages()");
+	if (page)
+		dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
+	return error ?: check_noncontiguous(dev, 9 * PAGE_SIZE) ?:
 	       check_noncontiguous(dev, NONCONTIGUOUS_MAX);
 }
 
@@ -509,13 +513,14 @@ static int check_resource(struct device *dev)
 {
 	phys_addr_t registers = pci_resource_start(to_pci_dev(dev), 0);
 	dma_addr_t iova = dma_map_resource(dev, registers, 4096, DMA_BIDIRECTIONAL, 0);
+	int error;
 
 	if (dma_mapping_error(dev, iova))
 		return wrong(dev, "dma_map_resource() failed");
-	if (translated(dev, iova) != registers)
-		return wrong(dev, "device registers are not translated");
+	error = translated(dev, iova) == registers ? 0 :
+		wrong(dev, "device registers are not translated");
 	dma_unmap_resource(dev, iova, 4096, DMA_BIDIRECTIONAL, 0);
-	return 0;
+	return error;
 }
 
 #define NEIGHBOURS	8
@@ -535,6 +540,13 @@ static bool are_there(struct device *dev, struct page *page,
 	return true;
 }
 
+/* Unmaps every second page from @first to the one before @end. */
+static void unmap_neighbours(struct device *dev, const dma_addr_t *iovas, u32 first, u32 end)
+{
+	for (u32 i = first; i < end; i += 2)
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE, i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+}
+
 /* Maps each page separately; after an unmap and flush of every second page, the others stay. */
 static int check_neighbours(struct device *dev)
 {
@@ -548,18 +560,18 @@ static int check_neighbours(struct device *dev)
 	for (i = 0; i < NEIGHBOURS; i++) {
 		iovas[i] = dma_map_page(dev, page, i * PAGE_SIZE, PAGE_SIZE,
 					i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, iovas[i]))
-			return wrong(dev, "a page was not mapped");
+		if (dma_mapping_error(dev, iovas[i])) {
+			error = wrong(dev, "a page was not mapped");
+			break;
+		}
 	}
-	if (!are_there(dev, page, iovas, false))
+	if (!error && !are_there(dev, page, iovas, false))
 		error = wrong(dev, "a page is not translated");
-	for (i = 1; i < NEIGHBOURS; i += 2)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE, i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	unmap_neighbours(dev, iovas, 1, i);
 	msleep(30);
 	if (!error && !are_there(dev, page, iovas, true))
 		error = wrong(dev, "an unmap has removed another page");
-	for (i = 0; i < NEIGHBOURS; i += 2)
-		dma_unmap_page(dev, iovas[i], PAGE_SIZE, i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	unmap_neighbours(dev, iovas, 0, i);
 	__free_pages(page, 3);
 	return error;
 }

@@ -102,12 +102,20 @@ static size_t crowd_bytes(void)
 
 int probe_crowd(struct device *dev, u32 count)
 {
+	u32 done;
+
+	if (crowd.dev)
+		return -EBUSY;
 	crowd.page = alloc_page(GFP_KERNEL);
-	if (crowd.dev || !crowd.page)
+	if (!crowd.page)
 		return -ENOMEM;
 	crowd.count = count;
-	if (map_often(dev, crowd.page, crowd_bytes(), crowd.addrs, count) != count)
+	done = map_often(dev, crowd.page, crowd_bytes(), crowd.addrs, count);
+	if (done != count) {
+		unmap_often(dev, crowd_bytes(), crowd.addrs, done);
+		__free_page(crowd.page);
 		return wrong(dev, "dma_map_page() failed");
+	}
 	crowd.dev = get_device(dev);
 	return 0;
 }
@@ -145,10 +153,12 @@ int probe_keep(struct device *dev, u32 unused)
 {
 	kept.page = alloc_page(GFP_KERNEL);
 	kept.addr = dma_map_page(dev, kept.page, 0, PAGE_SIZE, DMA_TO_DEVICE);
-	if (dma_mapping_error(dev, kept.addr))
+	if (dma_mapping_error(dev, kept.addr)) {
+		__free_page(kept.page);
 		return wrong(dev, "dma_map_page() failed");
+	}
 	kept.dev = dev;
-	return devm_add_action(dev, drop_kept, NULL);
+	return devm_add_action_or_reset(dev, drop_kept, NULL);
 }
 
 static int kept_is_mapped(char *text, const struct kernel_param *param)

@@ -22,8 +22,10 @@ int probe_free(struct device *dev, u32 unused)
 					     DMA_BIDIRECTIONAL, GFP_KERNEL);
 	int error = 0;
 
-	if (!memory || !pages)
-		return -ENOMEM;
+	if (!memory || !pages) {
+		error = -ENOMEM;
+		goto free;
+	}
 	get_page(virt_to_page(memory));
 	get_page(pages);
 	dma_free_coherent(dev, PAGE_SIZE, memory, iova + (1ULL << 40));
@@ -34,9 +36,12 @@ int probe_free(struct device *dev, u32 unused)
 	put_page(pages);
 	if (error)
 		return error;
-	dma_free_coherent(dev, PAGE_SIZE, memory, iova);
-	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages, DMA_BIDIRECTIONAL);
-	return 0;
+free:
+	if (memory)
+		dma_free_coherent(dev, PAGE_SIZE, memory, iova);
+	if (pages)
+		dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages, DMA_BIDIRECTIONAL);
+	return error;
 }
 
 /* Three bad unmaps, two of which remove a mapping in parts; then the right unmap. */
@@ -44,21 +49,25 @@ int probe_bad_unmap(struct device *dev, u32 unused)
 {
 	struct page *page = alloc_pages(GFP_KERNEL, 2);
 	dma_addr_t iova;
+	int error = 0;
 
 	if (!page)
 		return -ENOMEM;
 	iova = dma_map_page(dev, page, 0, 4 * PAGE_SIZE, DMA_TO_DEVICE);
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "dma_map_page() failed");
+	if (dma_mapping_error(dev, iova)) {
+		error = wrong(dev, "dma_map_page() failed");
+		goto free;
+	}
 	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
 	dma_unmap_page(dev, iova + PAGE_SIZE, 3 * PAGE_SIZE, DMA_TO_DEVICE);
 	dma_unmap_page(dev, iova + (1ULL << 40), PAGE_SIZE, DMA_TO_DEVICE);
 	for (u32 i = 0; i < 4; i++)
 		if (translated(dev, iova + i * PAGE_SIZE))
-			return wrong(dev, "a bad unmap has left a page");
+			error = wrong(dev, "a bad unmap has left a page");
 	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
+free:
 	__free_pages(page, 2);
-	return 0;
+	return error;
 }
 
 /*

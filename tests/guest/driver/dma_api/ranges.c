@@ -146,8 +146,10 @@ int probe_unrecorded(struct device *dev, u32 unused)
 		return -ENOMEM;
 	for (u32 pages = 1; pages <= 4 && !error; pages++) {
 		iova = dma_map_page(dev, page, 0, pages * PAGE_SIZE, DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, iova))
-			return wrong(dev, "dma_map_page() failed");
+		if (dma_mapping_error(dev, iova)) {
+			error = wrong(dev, "dma_map_page() failed");
+			break;
+		}
 		if (translated(dev, iova + pages * PAGE_SIZE))
 			error = wrong(dev, "the page after the mapping is mapped");
 		else

@@ -55,12 +55,14 @@ int probe_row(struct device *dev, u32 unused)
 	static dma_addr_t iovas[ROW];
 	struct page *page = alloc_page(GFP_KERNEL);
 	int error = 0;
+	u32 done;
 
 	if (!page)
 		return -ENOMEM;
-	if (map_often(dev, page, PAGE_SIZE, iovas, ROW) != ROW)
-		return wrong(dev, "dma_map_page() failed");
-	unmap_often(dev, PAGE_SIZE, iovas, ROW);
+	done = map_often(dev, page, PAGE_SIZE, iovas, ROW);
+	if (done != ROW)
+		error = wrong(dev, "dma_map_page() failed");
+	unmap_often(dev, PAGE_SIZE, iovas, done);
 	msleep(50);
 	for (u32 i = 0; i < ROW && !error; i++)
 		if (translated(dev, iovas[i]))

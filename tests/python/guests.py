@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 from rich.console import Console
 
 from xsmmu.errors import UserError
@@ -130,23 +129,29 @@ class Outcome:
         pytest.fail("\n".join([str(self.error), *self.error.lines[-LAST_LINES:]]))
 
 
-def parameters(machines: Mapping[str, Machine], quick: Sequence[str]) -> list[ParameterSet]:
-    """Each machine's name with each of its cases; cases of machines other than `quick` are long tests."""
-    return [
-        pytest.param(name, case, marks=() if name in quick else pytest.mark.long)
-        for name, what in machines.items()
-        for case in what.cases()
-    ]
+def each_case(machines: Mapping[str, Machine], quick: Container[str]) -> Callable[[str, str], None]:
+    """A test for each case of each machine. Cases of machines other than `quick` are long tests.
 
-
-def booted_once(machines: Mapping[str, Machine]) -> Callable[[str], Outcome]:
-    """A function that boots a machine when its name is first asked for, and returns the outcome."""
+    A machine boots when the result of its first case is needed.
+    """
 
     @cache
     def outcome(name: str) -> Outcome:
         return boot(machines[name])[0]
 
-    return outcome
+    @pytest.mark.guest
+    @pytest.mark.parametrize(
+        ("name", "case"),
+        [
+            pytest.param(name, case, marks=() if name in quick else pytest.mark.long)
+            for name, what in machines.items()
+            for case in what.cases()
+        ],
+    )
+    def test(name: str, case: str) -> None:
+        outcome(name).check(case)
+
+    return test
 
 
 def cases(topic: str) -> list[str]:

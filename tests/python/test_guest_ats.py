@@ -7,10 +7,8 @@ that commands are sent, not the effect of a missing command.
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
-import pytest
 from tests.python import guests
 from tests.python.test_guest_devices import DISK_BYTES
 
@@ -61,15 +59,4 @@ MACHINES = {
         ("vtd-first", None),
     )
 }
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in MACHINES.items() for case in what.cases()])
-def test_ats(name: str, case: str) -> None:
-    outcome(name).check(case)
+test_ats = guests.each_case(MACHINES, ())

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,35 +25,9 @@ FLUSHED = {
 # The driver joins pages that are adjacent in memory.
 FLUSHED["amd 7.2"] = replace(FLUSHED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")
 LONG = {"amd": replace(FLUSHED["vtd-cm"], iommu="amd")}
+MACHINES = {"api": AWARE, **FLUSHED, **LONG}
 PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(AWARE)[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", AWARE.cases())
-def test_aware(case: str) -> None:
-    outcome().check(case)
-
-
-@cache
-def outcome_where_maps_are_flushed(name: str) -> guests.Outcome:
-    return guests.boot({**FLUSHED, **LONG}[name])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(
-    ("name", "case"),
-    [
-        *((name, case) for name, what in FLUSHED.items() for case in what.cases()),
-        *(pytest.param(name, case, marks=pytest.mark.long) for name, what in LONG.items() for case in what.cases()),
-    ],
-)
-def test_aware_where_maps_are_flushed(name: str, case: str) -> None:
-    outcome_where_maps_are_flushed(name).check(case)
+test_aware = guests.each_case(MACHINES, ["api", *FLUSHED])
 
 
 # See sim/README.md.
@@ -76,6 +49,5 @@ def test_a_fault_of_the_forks_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
         return [*build.module(root, kernel, sources), *real(root, kernel)[1:]]
 
     monkeypatch.setattr(lab, "modules", broken)
-    outcome = guests.boot(PASSTHROUGH)[0]
     with pytest.raises(pytest.fail.Exception, match=r"aware: wrong|NULL pointer"):
-        outcome.check("aware_on_passthrough")
+        guests.boot(PASSTHROUGH)[0].check("aware_on_passthrough")

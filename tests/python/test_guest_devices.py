@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.runs.experiment import Needs
@@ -56,15 +54,4 @@ DEVICES = guests.Machine(
     qemu_options=devices,
     timeout_s=1800,
 )
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(DEVICES)[0]
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize("case", DEVICES.cases())
-def test_devices(case: str) -> None:
-    outcome().check(case)
+test_devices = guests.each_case({"devices": DEVICES}, ())

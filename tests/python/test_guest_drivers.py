@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.runs.experiment import Needs
-
-pytestmark = pytest.mark.long
 
 # The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
 DRIVERS = guests.Machine(
@@ -22,14 +17,4 @@ DRIVERS = guests.Machine(
     patched=("nvme", "igb", "e1000e"),
     timeout_s=600,
 )
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(DRIVERS)[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", DRIVERS.cases())
-def test_drivers(case: str) -> None:
-    outcome().check(case)
+test_drivers = guests.each_case({"drivers": DRIVERS}, ())

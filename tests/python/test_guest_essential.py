@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests, operator_tool
 
 from xsmmu_lab.runs.experiment import Needs
@@ -24,14 +21,4 @@ MACHINE = guests.Machine(
     files=lambda _source: {**operator_tool.files(), f"opt/{SCRIPT}": (guests.SCRIPTS / SCRIPT).read_bytes()},
     timeout_s=900,
 )
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(MACHINE)[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", MACHINE.cases())
-def test_essential(case: str) -> None:
-    outcome().check(case)
+test_essential = guests.each_case({"essential": MACHINE}, ("essential",))

@@ -6,9 +6,6 @@ Lists may have holes, and a device writes to the holes.
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
@@ -32,35 +29,8 @@ LONG = {
     for name in IOMMUS
     if name != DEFAULT_IOMMU
 }
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(SHORT[name])[0]
-
-
-@cache
-def long_outcome(name: str) -> guests.Outcome:
-    return guests.boot(LONG[name])[0]
-
-
 # One IOMMU per driver; `make matrix` and the long tests have all of them.
 QUICK = ("vtd-first-cm", "amd", "virtio")
-CASES = [
-    pytest.param(name, case, marks=() if name in QUICK else pytest.mark.long)
-    for name, what in SHORT.items()
-    for case in what.cases()
-]
+test_iommu = guests.each_case(SHORT, QUICK)
 
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), CASES)
-def test_iommu(name: str, case: str) -> None:
-    outcome(name).check(case)
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
-def test_iommu_for_long(name: str, case: str) -> None:
-    long_outcome(name).check(case)
+test_iommu_for_long = guests.each_case(LONG, ())

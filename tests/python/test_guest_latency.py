@@ -3,20 +3,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests
 
 LATENCY = guests.Machine(("latency",))
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(LATENCY)[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", LATENCY.cases())
-def test_latency(case: str) -> None:
-    outcome().check(case)
+test_latency = guests.each_case({"latency": LATENCY}, ("latency",))

@@ -22,27 +22,12 @@ MACHINES = {
     )
     for name in kernels.stock_names()
 }
-CASES = [
-    pytest.param(name, case, marks=[] if name == DEFAULT else [pytest.mark.long])
-    for name, what in MACHINES.items()
-    for case in what.cases()
-]
 UNKNOWN = {
     "vtd": ("commands_of_ranges", "every_kind_of_mapping"),
     "vtd-first": ("commands_of_ranges", "every_kind_of_mapping"),
     "vtd-cm": ("unknown_stage_in_caching_mode",),
 }
-
-
-@cache
-def outcome(kernel: str) -> guests.Outcome:
-    return guests.boot(MACHINES[kernel])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("kernel", "case"), CASES)
-def test_lifetimes(kernel: str, case: str) -> None:
-    outcome(kernel).check(case)
+test_lifetimes = guests.each_case(MACHINES, [DEFAULT])
 
 
 @cache

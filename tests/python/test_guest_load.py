@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.setup import kernels
@@ -24,21 +21,4 @@ SHORT |= {f"unplug {name}": machine("^unplug_disk_", name) for name in KERNELS i
 LONG = {f"other {DEFAULT}": machine("^(?!rmmod_|unbind_|unplug_)", DEFAULT)}
 LONG |= {f"load {name}": machine("", name) for name in KERNELS if name != DEFAULT}
 MACHINES = {**SHORT, **LONG}
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
-def test_drain(name: str, case: str) -> None:
-    outcome(name).check(case)
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
-def test_load(name: str, case: str) -> None:
-    outcome(name).check(case)
+test_load = guests.each_case(MACHINES, SHORT)

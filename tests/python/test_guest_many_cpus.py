@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.setup import kernels
@@ -46,32 +43,9 @@ def guest(
     )
 
 
-SHORT = guest(2, 10)
-LONG = {
+MACHINES = {
+    "short": guest(2, 10),
     **{f"kernel {name}": guest(4, 60, kernel=name) for name in KERNELS},
     **{name: guest(4, 60, iommu=name) for name in IOMMUS if name != DEFAULT_IOMMU},
 }
-
-
-@cache
-def outcome() -> guests.Outcome:
-    return guests.boot(SHORT)[0]
-
-
-@cache
-def long_outcome(name: str) -> guests.Outcome:
-    return guests.boot(LONG[name])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", SHORT.cases())
-def test_many_cpus(case: str) -> None:
-    outcome().check(case)
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize("case", SHORT.cases())
-@pytest.mark.parametrize("name", LONG)
-def test_many_cpus_for_long(name: str, case: str) -> None:
-    long_outcome(name).check(case)
+test_many_cpus = guests.each_case(MACHINES, ["short"])

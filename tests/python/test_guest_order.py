@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from tests.python import guests
 from tests.python.test_guest_nomemory import NO_MEMORY
 
@@ -29,10 +28,4 @@ MACHINES = {
 # The driver warns of unaligned ranges of the first stage. Such ranges of a batch-aware driver's block are flushed if no
 # memory is left to defer them.
 MACHINES["unaligned 6.1"] = replace(NO_MEMORY, pattern="^each_failure$", kernel="6.1", iommu="vtd-first", timeout_s=900)
-outcome = guests.booted_once(MACHINES)
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), guests.parameters(MACHINES, [f"order {DEFAULT} vtd"]))
-def test_order(name: str, case: str) -> None:
-    outcome(name).check(case)
+test_order = guests.each_case(MACHINES, [f"order {DEFAULT} vtd"])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.setup import kernels
@@ -17,10 +16,4 @@ MACHINES = {f"{name}-virtio": guests.Machine(("stuck",), kernel=name, iommu="vir
 MACHINES["vtd"] = guests.Machine(("stuck",), make_args=("KCFLAGS=-DXS_FAIL_NTH",))
 # From 7.2 on a helper of the kernel has another meaning.
 QUICK = ("7.2-virtio", "vtd")
-outcome = guests.booted_once(MACHINES)
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), guests.parameters(MACHINES, QUICK))
-def test_stuck(name: str, case: str) -> None:
-    outcome(name).check(case)
+test_stuck = guests.each_case(MACHINES, QUICK)

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
-import pytest
 from tests.python import guests
 
 from xsmmu_lab.setup import kernels
@@ -55,21 +53,4 @@ LONG |= {
     ),
 }
 MACHINES = {**SHORT, **LONG}
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
-def test_tables(name: str, case: str) -> None:
-    outcome(name).check(case)
-
-
-@pytest.mark.guest
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
-def test_more_tables(name: str, case: str) -> None:
-    outcome(name).check(case)
+test_tables = guests.each_case(MACHINES, SHORT)

@@ -47,7 +47,7 @@ _PROGRAM: Final = "xsmmu-native-engine"
 _SOURCE: Final = "lab/native/engine"
 _PARTS: Final = ("core", "sim/scale", _SOURCE)
 FLAGS: Final = (
-    *("-std=gnu11", "-g", "-O2", "-pthread", "-fno-pie", "-no-pie", "-Icore/include", f"-I{_SOURCE}"),
+    *("-std=gnu11", "-g", "-O2", "-pthread", "-static", "-fno-pie", "-Icore/include", f"-I{_SOURCE}"),
     # The kernel's choices that change the code of the hot path.
     *("-mpopcnt", "-mno-red-zone", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks"),
     *("-fno-jump-tables", "-fno-asynchronous-unwind-tables", "-fstack-protector-strong"),

@@ -14,7 +14,7 @@ APART: Final = 0.08
 """Largest distance of a run's calibration from the usual calibration, as a part of the latter."""
 DROPPED_MAX: Final = 0.25
 """Largest part of the runs that may be disturbed; with more, the machine is too noisy."""
-REMEDY: Final = "end other programs, or take a machine or CPUs without them"
+REMEDY: Final = "end other programs, or take another machine or other CPUs (taskset)"
 _CONFIDENCE: Final = 0.95
 
 R = TypeVar("R")

@@ -175,6 +175,26 @@ case_a_rules_choice_at_work_beside_an_untrusted_device() {
 	load_plain
 }
 
+# The rule of a device that is blocked does not change the policy of its attached group.
+case_a_rule_of_a_blocked_device() {
+	works=0000:0a:00.0
+	joins=0000:0b:00.0
+	unbind $works $joins
+	load_with "rules=$works=fused;driver:xsmmu_dma_api_test=strict" || give_up "insmod failed"
+	bind $works
+	trust $joins 1
+	echo api >$PARAMETERS/mode
+	if echo $joins >$RUDE/bind 2>/dev/null; then failure "it could map"; fi
+	expect_policy $works fused
+	expect_equal "the level" "$(get $works level)" held
+	trust $joins 0
+	# A device that can join raises the level.
+	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	expect_policy $works strict
+	unbind $joins $works
+	load_plain
+}
+
 # The operator's choice is skipped while a device of the group is untrusted, and applies again afterwards.
 case_a_choice_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0

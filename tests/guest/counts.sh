@@ -157,3 +157,12 @@ case_commands_of_a_driver_that_leaves_mappings() {
 		expect_balance $TESTDEV
 	done
 }
+
+# An attach invalidates the domain once, since the IOMMU may cache translations of the kernel's own path. virtio-iommu
+# caches none.
+case_commands_of_an_attach() {
+	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
+	count_from $TESTDEV
+	bind $TESTDEV
+	counted $TESTDEV "an attach" $((1 - MAPS_ARE_SEEN))
+}

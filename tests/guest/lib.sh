@@ -448,12 +448,13 @@ count_from() {
 	count_first=$marker
 }
 
-# counted BDF TEXT: the host compares the counts. A device with a TLB gets a command after each command of an unmap.
+# counted BDF TEXT [DOMAIN]: the host compares the counts; the module does not count DOMAIN domain-selective commands. A
+# device with a TLB gets a command after each command of an unmap.
 counted() {
 	settle
 	mark
 	counted_page=$(($(stat_of $1 inv_page) - count_page))
-	counted_domain=$(($(stat_of $1 inv_domain) - count_domain))
+	counted_domain=$(($(stat_of $1 inv_domain) - count_domain + ${3:-0}))
 	counted_device=0
 	if [ "$(ats_of "$1")" = on ]; then
 		counted_device=$((counted_page + counted_domain - $(stat_of $1 map_flushes) + count_maps))

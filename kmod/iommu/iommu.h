@@ -85,6 +85,7 @@ extern const struct xs_iommu_kind xs_iommu_vtd;
 extern const struct xs_iommu_kind xs_iommu_amd;
 extern const struct xs_iommu_kind xs_iommu_smmuv3;
 extern const struct xs_iommu_kind xs_iommu_virtio;
+extern const struct xs_iommu_kind xs_iommu_fake;
 
 /**
  * xs_iommu_look - look at the IOMMU of a device and the domain that the device is attached to

@@ -18,6 +18,9 @@ static const struct xs_iommu_kind *const kinds[] = {
 #ifdef CONFIG_ARM64
 	&xs_iommu_smmuv3,
 #endif
+#ifdef CONFIG_UML_FAKE_IOMMU
+	&xs_iommu_fake,
+#endif
 	&xs_iommu_virtio,
 };
 

@@ -24,6 +24,9 @@
  *   rounds=N          measured rounds, after the warm-up
  *   pages=1|2|4...64  pages of a mapping, contiguous as page pools and huge pages give them;
  *                     figures are per page in any case
+ *   list=N            map the pages by scatter lists of N entries, one page each
+ *   walk=N            walk N MiB of memory before each round, so that the round begins with cold
+ *                     caches
  *   split=1           pages of a mapping are split, as alloc_pages_exact() splits them
  *   bytes=N           map only N bytes of each page, which is a mapping by itself
  *   sends=1           the device reads
@@ -38,9 +41,11 @@
 #include <linux/jiffies.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
+#include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/sort.h>
 #include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
 
 #include <xsmmu/dma.h>
 
@@ -60,11 +65,14 @@ struct micro {
 	struct lab_clock clock;
 	/* The parameters. */
 	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends, ns;
+	u32 list_entries, walk_mib;
 
 	u32 count;		/* number of mappings: ring_pages / each_pages */
 	size_t each_bytes;
 	enum dma_data_direction dir;
 	struct page **pages;	/* [count]; owned by the run, or by one round if fresh */
+	struct scatterlist *lists;	/* [count], list_entries of them per list; or NULL */
+	u8 *walked;		/* [walk_mib] MiB, or NULL */
 	dma_addr_t *iovas;	/* [count] */
 	u32 *order;		/* the i-th unmap takes mapping order[i] */
 	u32 *samples;		/* room for sorting, one per sample */
@@ -133,11 +141,41 @@ static noinline void unmap_all_aware(struct micro *micro)
 	xsmmu_flush(dev);
 }
 
+static noinline void map_lists(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	u32 i;
+
+	for (i = 0; i < micro->count; i += micro->list_entries)
+		if (!dma_map_sg(dev, micro->lists + i, micro->list_entries, micro->dir))
+			break;
+	micro->mapped = i;
+}
+
+static noinline void unmap_lists(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	u32 i;
+
+	for (i = 0; i < micro->mapped; i += micro->list_entries)
+		if (micro->dev->batch_aware)
+			xsmmu_unmap_sg_deferred(dev, micro->lists + i, micro->list_entries,
+						micro->dir);
+		else
+			dma_unmap_sg(dev, micro->lists + i, micro->list_entries, micro->dir);
+	if (micro->dev->batch_aware)
+		xsmmu_flush(dev);
+}
+
 /* After a failed map. */
 static void unmap_some(struct micro *micro)
 {
 	struct device *dev = &micro->dev->pdev->dev;
 
+	if (micro->lists) {
+		unmap_lists(micro);
+		return;
+	}
 	while (micro->mapped)
 		dma_unmap_page(dev, micro->iovas[--micro->mapped], micro->each_bytes,
 			       micro->dir);
@@ -186,7 +224,9 @@ static void micro_work(void *context)
 	u64 start, mapped, unmap_start, unmapped;
 
 	start = lab_clock();
-	if (micro->dev->batch_aware)
+	if (micro->lists)
+		map_lists(micro);
+	else if (micro->dev->batch_aware)
 		map_all_aware(micro);
 	else
 		map_all(micro);
@@ -196,7 +236,9 @@ static void micro_work(void *context)
 		return;
 	}
 	unmap_start = lab_clock();
-	if (micro->dev->batch_aware)
+	if (micro->lists)
+		unmap_lists(micro);
+	else if (micro->dev->batch_aware)
 		unmap_all_aware(micro);
 	else
 		unmap_all(micro);
@@ -206,6 +248,26 @@ static void micro_work(void *context)
 	micro->section_ticks[SECTION_UNMAP] = section_length(micro, unmap_start, unmapped);
 	if (micro->fresh)
 		pages_free(micro);
+}
+
+static void fill_lists(struct micro *micro)
+{
+	u32 i, at;
+
+	for (i = 0; i < micro->count; i += micro->list_entries) {
+		sg_init_table(micro->lists + i, micro->list_entries);
+		for (at = i; at < i + micro->list_entries; at++)
+			sg_set_page(micro->lists + at, micro->pages[at], PAGE_SIZE, 0);
+	}
+}
+
+/* Evicts the lines of the last round from the CPU's caches. */
+static void walk(struct micro *micro)
+{
+	size_t at, bytes = (size_t)micro->walk_mib << 20;
+
+	for (at = 0; at < bytes; at += SMP_CACHE_BYTES)
+		WRITE_ONCE(micro->walked[at], micro->walked[at] + 1);
 }
 
 static void empty_work(void *context)
@@ -248,6 +310,9 @@ static int round_run(struct micro *micro, bool *disturbed)
 			return ret;
 		}
 	}
+	if (micro->lists)
+		fill_lists(micro);
+	walk(micro);
 	*disturbed = poll_quietly(micro, micro_work);
 	if (!micro->mapped) {
 		dev_err(dev, "micro: dma_map_page() failed\n");
@@ -377,6 +442,7 @@ static void micro_print(const struct micro *micro, struct seq_buf *result)
 		       micro->ring_pages, micro->rounds, micro->each_pages, micro->split);
 	seq_buf_printf(result, ",\"shuffle\":%u,\"fresh\":%u", micro->shuffle, micro->fresh);
 	seq_buf_printf(result, ",\"bytes\":%zu,\"sends\":%u", micro->each_bytes, micro->sends);
+	seq_buf_printf(result, ",\"list\":%u,\"walk\":%u", micro->list_entries, micro->walk_mib);
 	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
 	print_section(micro, result, "flush", rounds_median(micro, SECTIONS_FLUSH));
@@ -419,6 +485,8 @@ static void micro_free(struct micro *micro)
 	kvfree(micro->samples);
 	kvfree(micro->order);
 	kvfree(micro->iovas);
+	kvfree(micro->lists);
+	vfree(micro->walked);
 	kvfree(micro->pages);
 }
 
@@ -432,6 +500,16 @@ static int micro_allocate(struct micro *micro)
 	micro->samples = kvcalloc(micro->rounds, sizeof(*micro->samples), GFP_KERNEL);
 	if (!micro->pages || !micro->iovas || !micro->order || !micro->samples)
 		return -ENOMEM;
+	if (micro->list_entries) {
+		micro->lists = kvcalloc(micro->count, sizeof(*micro->lists), GFP_KERNEL);
+		if (!micro->lists)
+			return -ENOMEM;
+	}
+	if (micro->walk_mib) {
+		micro->walked = vzalloc((size_t)micro->walk_mib << 20);
+		if (!micro->walked)
+			return -ENOMEM;
+	}
 	for (section = 0; section < SECTION_COUNT; section++) {
 		micro->history[section] = kvcalloc(micro->rounds, sizeof(u32), GFP_KERNEL);
 		if (!micro->history[section])
@@ -447,6 +525,8 @@ static int micro_parse(struct micro *micro, char *text)
 		{ "ring", &micro->ring_pages, 64, 1024 },
 		{ "rounds", &micro->rounds, 1, 100000 },
 		{ "pages", &micro->each_pages, 1, 64 },
+		{ "list", &micro->list_entries, 0, 64 },
+		{ "walk", &micro->walk_mib, 0, 256 },
 		{ "split", &micro->split, 0, 1 },
 		{ "shuffle", &micro->shuffle, 0, 1 },
 		{ "fresh", &micro->fresh, 0, 1 },
@@ -469,6 +549,13 @@ static int micro_parse(struct micro *micro, char *text)
 	if (micro->bytes && micro->each_pages > 1) {
 		dev_err(dev, "micro: bytes=%u is of a mapping of one page, not of %u\n",
 			micro->bytes, micro->each_pages);
+		return -EINVAL;
+	}
+	if (micro->list_entries &&
+	    (!is_power_of_2(micro->list_entries) || micro->each_pages > 1 || micro->bytes ||
+	     micro->shuffle)) {
+		dev_err(dev, "micro: list=%u: lists have a power of two of entries, and exclude pages=, bytes= and shuffle=\n",
+			micro->list_entries);
 		return -EINVAL;
 	}
 	micro->count = micro->ring_pages / micro->each_pages;

@@ -17,7 +17,7 @@ comma := ,
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native-engine clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -49,6 +49,9 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.3|7.2|6.1|folder] [IOMMU=
 	@$(python) -m xsmmu lab run \
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
+
+native: ## nanoseconds of all policies on this CPU, in User-Mode Linux behind a fake IOMMU that waits [WAIT=1000] [QUICK=1]
+	@$(python) -m xsmmu lab native $(if $(WAIT),--wait '$(WAIT)') $(if $(filter-out 0,$(QUICK)),--quick)
 
 matrix: ## compare all policies on every IOMMU and kernel; goes on where it was [KERNEL=7.2] [IOMMU=amd] [QUICK=1]
 	@$(python) -m xsmmu lab matrix $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') \

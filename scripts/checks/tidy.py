@@ -28,7 +28,7 @@ _MADE = re.compile(r"\.mod\.c$|\.egg-info/")
 
 _LICENCES = (
     (re.compile(r"core/"), {"GPL-2.0 OR MIT"}),
-    (re.compile(r"(?:kmod|lab/module|tests/kmod)/"), {"GPL-2.0", "GPL-2.0-only"}),
+    (re.compile(r"(?:kmod|lab/module|lab/native|tests/kmod)/"), {"GPL-2.0", "GPL-2.0-only"}),
     (re.compile(r"sim/"), {"GPL-2.0-only"}),
     (re.compile(""), {"GPL-2.0", "GPL-2.0-only", "GPL-2.0 OR MIT"}),
 )
@@ -118,7 +118,7 @@ def engine_words(tree: Tree) -> Iterator[str]:
 
 def version_tests(tree: Tree) -> Iterator[str]:
     """The module probes for interfaces instead of testing versions."""
-    return _style(tree, cstyle.version_tests, "kmod", "lab/module", but="kmod/compat")
+    return _style(tree, cstyle.version_tests, "kmod", "lab/module", "lab/native", but="kmod/compat")
 
 
 def module_structure(tree: Tree) -> Iterator[str]:

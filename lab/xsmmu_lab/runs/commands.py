@@ -320,3 +320,41 @@ def packages() -> None:
     host.interrupt_on_sigterm()
     for path in the_packages.copy(Console(stderr=True)):
         click.echo(path)
+
+
+@lab.command()
+@click.option("--wait", type=click.IntRange(0, 100_000), multiple=True, help="Wait of the IOMMU in ns; repeatable.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=7, show_default=True, help="Runs of each case.")
+@click.option("--quick", is_flag=True, help="Only single pages, on one CPU.")
+@click.option(
+    "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; repeatable; default: the last two."
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Folder for the results; default: results/native.")
+@_json
+def native(
+    wait: tuple[int, ...], rounds: int, quick: bool, cpu: tuple[int, ...], output: Path | None, as_json: bool
+) -> None:
+    """Measure all policies in nanoseconds on this CPU, in User-Mode Linux behind a fake IOMMU that makes callers wait.
+
+    The first run builds that kernel, which takes some minutes. The machine must be quiet.
+
+    \b
+    Examples:
+      xsmmu lab native
+      xsmmu lab native --wait 1000 --quick
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.native import plan
+    from xsmmu_lab.native import run as the_run
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    options = the_run.Options(
+        waits=wait or plan.WAITS_NS, rounds=rounds, quick=quick, cpus=cpu, output=output or the_run.FOLDER
+    )
+    summary = the_run.run(options, Console(stderr=True))
+    if as_json:
+        sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    else:
+        the_run.show(summary)

@@ -222,7 +222,7 @@ def _ensure_own(root: Root, wanted: Own, console: Console) -> Kernel:
 def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: bytes, console: Console) -> None:
     if not place.exists():
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
-            _unpack_source(root, stock, place, (".",), console)
+            unpack_source(root, stock, place, (".",), console)
     (place / "own.config").write_bytes(config)
     make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc} LOCALVERSION=-{wanted.name}"
     console.print(f"kernel {wanted.name}: building, up to half an hour (a build that is stopped goes on later)")
@@ -260,11 +260,11 @@ def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console 
     with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
         missing = [folder for folder in folders if not (place / folder).exists()]
         if missing:
-            _unpack_source(root, kernel, place, missing, console)
+            unpack_source(root, kernel, place, missing, console)
     return place
 
 
-def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[str], console: Console) -> None:
+def unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[str], console: Console) -> None:
     """Unpack folders of a kernel's source (`.` is the whole source) that `place` lacks."""
     package = f"linux-source-{kernel.name}"
     archive = root.path / "usr/src" / f"{package}.tar.xz"

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The cases and their order: all cases once, then all once more, so that a slower hour of the machine slows all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from xsmmu_lab import policies
+
+WAITS_NS: Final = (0, 300, 1000, 2000)
+ROUNDS: Final = 7
+PASSTHROUGH: Final = "passthrough"
+KERNEL: Final = (PASSTHROUGH, "kernel-strict", "kernel-lazy")
+UNMODIFIED: Final = "unmodified"
+AWARE: Final = "batch-aware"
+RING: Final = 1024
+PAGE: Final = 4096
+
+_POLLS: Final = 64
+"""Polls of each run."""
+_WALK_MIB: Final = 16
+_DIRECT: Final = "-direct"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the result."""
+
+    policy: str
+    driver: str = UNMODIFIED
+    wait_ns: int = 0
+    cpus: int = 1
+    ring: int = RING
+    pages: int = 1
+    bytes: int = PAGE
+    list: int = 0
+    """Entries of each scatter list; 0: single mappings."""
+    walk_mib: int = 0
+    """Memory that is walked between two polls, so that caches are cold."""
+
+    @property
+    def tables(self) -> str:
+        """Who writes page tables; nobody in passthrough."""
+        if self.policy == PASSTHROUGH:
+            return "none"
+        return "direct" if self.policy.endswith(_DIRECT) else "kernel"
+
+    def line(self) -> str:
+        """The plan's line."""
+        words = [f"ring={self.ring}", f"rounds={_POLLS * RING // self.ring}"]
+        words += [f"pages={self.pages}"] if self.pages > 1 else []
+        words += [f"bytes={self.bytes}"] if self.bytes < PAGE else []
+        words += [f"list={self.list}"] if self.list else []
+        words += [f"walk={self.walk_mib}"] if self.walk_mib else []
+        return f"measure {self.policy} {self.driver} {self.wait_ns} {self.cpus} {' '.join(words)}"
+
+
+def cases(waits: Sequence[int] = WAITS_NS, quick: bool = False) -> list[Case]:
+    """The cases of one CPU, in the order of the table."""
+    found = [case for wait in waits for case in _pages(wait)]
+    if not quick:
+        found += [replace(case, walk_mib=_WALK_MIB) for case in _pages(waits[0])]
+        for wait in waits[:: max(len(waits) - 1, 1)]:
+            found += _shapes(wait)
+    return found
+
+
+def on_cpus(cpus: int, waits: Sequence[int] = WAITS_NS) -> list[Case]:
+    """The cases of several CPUs, and the same on one CPU of the same boot, for the ratio."""
+    return [replace(case, cpus=count) for wait in waits[:1] for case in _pages(wait) for count in (1, cpus)]
+
+
+def _pages(wait_ns: int) -> Iterator[Case]:
+    """Single pages of a large ring under each mode and policy."""
+    for name in KERNEL:
+        yield Case(name, wait_ns=wait_ns)
+    for policy in policies.table():
+        for suffix in ("", _DIRECT):
+            yield Case(policy.name + suffix, wait_ns=wait_ns)
+            if policy.waits:
+                yield Case(policy.name + suffix, AWARE, wait_ns)
+
+
+def _shapes(wait_ns: int) -> Iterator[Case]:
+    """Other buffers than single pages in a large ring."""
+    for policy in (*KERNEL, "strict", "copy", "fused", "fused-direct"):
+        yield Case(policy, wait_ns=wait_ns, ring=64)
+        yield Case(policy, wait_ns=wait_ns, pages=32)
+        yield Case(policy, wait_ns=wait_ns, list=32)
+    for size in (256, 1514):
+        for policy in (*KERNEL, "copy"):
+            yield Case(policy, wait_ns=wait_ns, bytes=size)
+
+
+def script(measured: Iterable[Case], rounds: int) -> str:
+    """The plan of a boot: A B C, A B C, ..."""
+    lines = [case.line() for case in measured]
+    return "".join(f"{line}\n" for _ in range(rounds) for line in lines)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`make native`: build User-Mode Linux, measure in it, and write results/native/summary.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.status import Status
+
+from xsmmu import output
+from xsmmu.errors import UserError
+from xsmmu_lab.native import build, figures, machine, plan
+from xsmmu_lab.native.statistics import middle
+from xsmmu_lab.project import RESULTS, commit
+from xsmmu_lab.setup import host
+from xsmmu_lab.setup.root import ensure
+
+FOLDER: Final = RESULTS / "native"
+SUMMARY: Final = "summary.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The measurement."""
+
+    waits: Sequence[int] = plan.WAITS_NS
+    rounds: int = plan.ROUNDS
+    quick: bool = False
+    cpus: Sequence[int] = ()
+    """CPUs of the host; by default the last two that this process may use."""
+    output: Path = FOLDER
+
+
+def run(options: Options, console: Console) -> dict[str, Any]:
+    """Measure, and write the summary. Raises if the machine is too noisy on one CPU.
+
+    Several CPUs need a quieter machine than one does, so their rows are left out, with the reason, if only they are
+    too noisy.
+    """
+    cpus = _cpus(options.cpus)
+    name = cpu_name()
+    made = build.machine(ensure(host.cache_dir(), console), console)
+    cases = plan.cases(options.waits, options.quick)
+    runs = _measure(made, cases, options.rounds, cpus[-1:], console)
+    kept = figures.quiet(runs)
+    summary: dict[str, Any] = {
+        "cpu": name,
+        "kernel": made.release,
+        "commit": commit(),
+        "rounds": options.rounds,
+        "runs": len(runs),
+        "dropped": len(runs) - len(kept),
+        "cmpxchg_ns": round(middle([each.cmpxchg_ns for each in kept])[0], 2),
+        "rows": figures.rows(kept, cases),
+    }
+    if not options.quick:
+        summary["several_cpus"] = _on_several(made, options, cpus, console)
+    options.output.mkdir(parents=True, exist_ok=True)
+    part = options.output / f".{SUMMARY}.tmp"
+    part.write_text(json.dumps(summary, indent=1) + "\n")
+    part.rename(options.output / SUMMARY)
+    return summary
+
+
+def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], console: Console) -> dict[str, Any]:
+    """Rows of one and of several CPUs of one boot, or the reason why there are none."""
+    if len(cpus) < 2:
+        return {"rows": [], "why_none": "this process may use one CPU only"}
+    cases = plan.on_cpus(len(cpus), options.waits)
+    runs = _measure(made, cases, options.rounds, cpus, console)
+    try:
+        kept = figures.quiet(runs)
+    except UserError as error:
+        return {"rows": [], "why_none": error.message}
+    return {"rows": figures.rows(kept, cases), "runs": len(runs), "dropped": len(runs) - len(kept)}
+
+
+def _measure(
+    made: build.Machine, cases: Sequence[plan.Case], rounds: int, cpus: Sequence[int], console: Console
+) -> list[figures.Run]:
+    """One boot, pinned to these CPUs of the host."""
+    wanted = iter([*cases] * rounds)
+    total = len(cases) * rounds
+    runs: list[figures.Run] = []
+
+    def show(status: Status) -> None:
+        status.update(f"User-Mode Linux on {len(cpus)} CPU{'s' * (len(cpus) > 1)}: {len(runs)} of {total} runs")
+
+    with console.status("User-Mode Linux: booting") as status:
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "run":
+                runs.append(figures.run_of(event, next(wanted)))
+            show(status)
+
+        machine.boot(made, plan.script(cases, rounds), cpus, on_event)
+    return runs
+
+
+def show(summary: dict[str, Any]) -> None:
+    """Print a line for each policy and driver, with a column for each wait, and the rows of several CPUs."""
+    rows = summary["rows"]
+    waits = sorted({row["wait_ns"] for row in rows})
+    keys = ("policy", "driver", "ring", "pages", "bytes", "list", "walk_mib")
+    found = {(*(row[key] for key in keys), row["wait_ns"]): row for row in rows}
+    lines = []
+    for line in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
+        of_line = [found.get((*line, wait)) for wait in waits]
+        cells = [f"{row['ns_per_page']:.1f}" if row else None for row in of_line]
+        first = next(row for row in of_line if row)
+        lines.append([*line, *cells, f"{first['low']:.1f} to {first['high']:.1f}", f"{first['inv_per_page']:.4f}"])
+    output.table([*keys, *(f"wait {wait}" for wait in waits), f"interval at {waits[0]}", "inv/page"], lines)
+    several = summary.get("several_cpus")
+    if several:
+        _show_several(several)
+    click.echo(
+        f"\nns a page, map and unmap; {summary['cpu']}, Linux {summary['kernel']}; a locked compare-and-swap takes"
+        f" {summary['cmpxchg_ns']} ns; {summary['dropped']} of {summary['runs']} runs were dropped as disturbed.\n"
+        "Quote ratios of one run: the nanoseconds are those of this CPU."
+    )
+
+
+def _show_several(several: dict[str, Any]) -> None:
+    if not several["rows"]:
+        click.echo(f"\nNo rows of several CPUs: {several['why_none']}.")
+        return
+    lines = []
+    for row in several["rows"]:
+        if row["cpus"] > 1:
+            one = next(
+                each
+                for each in several["rows"]
+                if each["cpus"] == 1 and (each["policy"], each["driver"]) == (row["policy"], row["driver"])
+            )
+            ratio = f"{row['ns_per_page'] / one['ns_per_page']:.2f}"
+            cells = [f"{each['ns_per_page']:.1f}" for each in (one, row)]
+            lines.append([row["policy"], row["driver"], row["cpus"], row["wait_ns"], *cells, ratio])
+    click.echo()
+    output.table(["policy", "driver", "cpus", "wait", "ns on one", "ns on all", "ratio"], lines)
+
+
+def _cpus(asked: Sequence[int]) -> list[int]:
+    allowed = sorted(os.sched_getaffinity(0))
+    for cpu in asked:
+        if cpu not in allowed:
+            raise UserError(f"this process may not run on CPU {cpu}, but on {', '.join(map(str, allowed))}")
+    return [*asked] or allowed[-2:]
+
+
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The name of the CPU, whose clock must tick evenly."""
+    text = cpuinfo.read_text()
+    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    if not flags or "constant_tsc" not in flags[1].split():
+        raise UserError("this CPU has no clock of constant rate (constant_tsc), so nothing can be timed: use another")
+    name = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
+    return name[1] if name else "unknown"

@@ -4,7 +4,8 @@
  * policies with the choice in brackets, like /sys/kernel/mm/transparent_hugepage/enabled; if
  * `auto` is chosen, auto_policy names the policy. Statistics are one value a file. Counters
  * count since the module was loaded; live_pages, held_pages, stuck_pages, torn_pages and
- * pool_bytes are present values.
+ * pool_bytes are present values. The file used counts since the attach how far direct tables,
+ * copying and deferred unmaps are used, a name and a number on each line.
  */
 #include <linux/capability.h>
 #include <linux/kobject.h>
@@ -126,7 +127,10 @@ static ssize_t state_show(struct xs_device *xdev, char *page)
 }
 XS_RO(state);
 
-/* The tables in force; the chosen tables if the group is not attached. */
+/*
+ * The writer of the tables in force; the chosen writer if the group is not attached. `used` has
+ * the number of pages that direct tables have mapped.
+ */
 static ssize_t tables_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_group *group = xdev->group;
@@ -155,6 +159,31 @@ static ssize_t tables_store(struct xs_device *xdev, const char *text)
 	return error;
 }
 XS_RW(tables);
+
+/* The reason why direct tables, which are chosen, are off in an attached group; else empty. */
+static ssize_t no_direct_show(struct xs_device *xdev, char *page)
+{
+	const struct xs_group *group = xdev->group;
+	const char *why = xs_group_is_attached(group) ?
+		READ_ONCE(group->backend.domain.tables.off_why) : NULL;
+
+	return why ? sysfs_emit(page, "%s\n", why) : 0;
+}
+XS_RO(no_direct);
+
+/* 1 if all drivers of the attached group are batch-aware. */
+static ssize_t batch_aware_show(struct xs_device *xdev, char *page)
+{
+	return sysfs_emit(page, "%d\n", xdev->group->attachment.is_aware);
+}
+XS_RO(batch_aware);
+
+/* 1 if all maps of this device fail, because the module cannot attach it to its attached group. */
+static ssize_t blocked_show(struct xs_device *xdev, char *page)
+{
+	return sysfs_emit(page, "%d\n", xdev->is_attached && xdev->is_blocked);
+}
+XS_RO(blocked);
 
 static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 		    u32 *field, const struct xs_tuning *tuning, u32 first,
@@ -240,11 +269,44 @@ static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 }
 XS_ROOT_ONLY(exposure_ns);
 
+/* Unmapped pages that were not flushed inside their unmap. */
+static u64 deferred(const struct xs_stats *sum)
+{
+	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages;
+}
+
+/* The use of choices since the attach; empty if the group is not attached. */
+static ssize_t used_show(struct xs_device *xdev, char *page)
+{
+	struct xs_backend *backend = &xdev->group->backend;
+	struct xs_stats *sum = &xdev->group->stats.sum;
+	if (!xs_group_is_attached(xdev->group))
+		return 0;
+	xs_engine_stats(&backend->engine, sum);
+	return sysfs_emit(page,
+			  "mapped_pages %llu\n"
+			  "direct_pages %llu\ndirect_misses %lld\ndirect_large %lld\n"
+			  "copied_maps %llu\nuncopied_maps %llu\ncopy_misses %llu\n"
+			  "deferred_pages %llu\nimmediate_pages %llu\n",
+			  xs_counts_mapped(&sum->counts),
+			  xs_backend_direct_pages(backend),
+			  atomic64_read(&backend->direct_use.misses),
+			  atomic64_read(&backend->direct_use.large),
+			  sum->counts.copied_maps, sum->counts.maps,
+			  sum->counts.copy_misses, deferred(sum),
+			  sum->counts.immediate_pages);
+}
+XS_ROOT_ONLY(used);
+
 static struct attribute *device_attrs[] = {
 	&policy_attribute.attr,
 	&auto_policy_attribute.attr,
 	&declined_attribute.attr,
 	&tables_attribute.attr,
+	&no_direct_attribute.attr,
+	&batch_aware_attribute.attr,
+	&blocked_attribute.attr,
+	&used_attribute.attr,
 	&level_attribute.attr,
 	&state_attribute.attr,
 	&max_window_us_attribute.attr,
@@ -260,11 +322,6 @@ static struct attribute *device_attrs[] = {
 ATTRIBUTE_GROUPS(device);
 
 /* ---- statistics ---- */
-
-static u64 deferred(const struct xs_stats *sum)
-{
-	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages;
-}
 
 #define XS_STAT(name, value) \
 	static ssize_t name##_show(struct xs_device *xdev, char *page) \

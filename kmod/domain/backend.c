@@ -200,14 +200,17 @@ const char *xs_backend_init(struct xs_backend *backend,
 	spin_lock_init(&backend->sparse_lock);
 	backend->domain.now = config->domain;
 	backend->domain.tables.on = false;
+	backend->domain.tables.off_why = NULL;
+	memset(&backend->direct_use, 0, sizeof(backend->direct_use));
 	probe_iommu(backend, config);
-	begin_direct(backend, config);
 	failure = engine_init(backend, config);
-	if (failure)
+	if (failure) {
 		cpus_exit(backend);
-	else
-		flush_domain(backend);
-	return failure;
+		return failure;
+	}
+	begin_direct(backend, config);
+	flush_domain(backend);
+	return NULL;
 }
 
 void xs_backend_exit(struct xs_backend *backend, struct xs_stats *sum)

@@ -23,14 +23,79 @@ static void choose_maps(struct xs_backend *backend)
 	WRITE_ONCE(backend->domain.maps_generic, generic);
 }
 
+/* ---- use ---- */
+
+/* Pages that the engine has mapped. Context: any. */
+static u64 mapped_pages(const struct xs_backend *backend)
+{
+	const struct xs_engine *engine = &backend->engine;
+	u64 pages = 0;
+
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		const struct xs_counts *counts = xs_counts_of(engine->counts, i);
+
+		pages += xs_load(&counts->maps) + xs_load(&counts->map_extra_pages);
+	}
+	return pages;
+}
+
+/* Pages mapped while direct tables were on. */
+static u64 pages_while_on(const struct xs_backend *backend)
+{
+	const struct xs_direct_use *use = &backend->direct_use;
+
+	return use->before + min(READ_ONCE(use->last), mapped_pages(backend)) - use->first;
+}
+
+u64 xs_backend_direct_pages(const struct xs_backend *backend)
+{
+	u64 pages = pages_while_on(backend);
+	u64 by_driver = atomic64_read(&backend->direct_use.misses) +
+			atomic64_read(&backend->direct_use.large);
+
+	/* A map by the driver that is under way may be counted there, and not yet by the engine. */
+	return pages > by_driver ? pages - by_driver : 0;
+}
+
+/* Begins a period of direct tables. */
+static void use_begin(struct xs_backend *backend)
+{
+	backend->direct_use.before = pages_while_on(backend);
+	backend->direct_use.first = mapped_pages(backend);
+	WRITE_ONCE(backend->direct_use.last, U64_MAX);
+}
+
+/* Turns direct tables off, which ends their period. False: they were off. Context: any. */
+static bool turn_off(struct xs_backend *backend)
+{
+	if (!xchg(&backend->domain.tables.on, false))
+		return false;
+	WRITE_ONCE(backend->direct_use.last, mapped_pages(backend));
+	return true;
+}
+
+/*
+ * Counts a map by the driver while direct tables are on. The map that has ended direct tables is
+ * not counted here: the engine counts it after the end of the period.
+ */
+static void count_by_driver(struct xs_backend *backend, bool is_large, u32 pages)
+{
+	if (READ_ONCE(backend->domain.tables.on))
+		atomic64_add(pages, is_large ? &backend->direct_use.large :
+					       &backend->direct_use.misses);
+}
+
+/* ---- maps ---- */
+
 /*
  * Ends direct tables after an unexpected finding; the driver's operations take over. Context:
  * any.
  */
 static noinline void end_direct(struct xs_backend *backend, const char *why)
 {
-	if (!xchg(&backend->domain.tables.on, false))
+	if (!turn_off(backend))
 		return;
+	WRITE_ONCE(backend->domain.tables.off_why, why);
 	xs_tables_forget(&backend->domain.tables);
 	choose_maps(backend);
 	pr_warn("%s: direct tables are off: %s\n",
@@ -192,6 +257,8 @@ static __always_inline bool backend_map_each(void *data, void **entries,
 	return true;
 }
 
+/* ---- removals ---- */
+
 /* Clears entries of a block. False: the entries of the block are not known. */
 static __always_inline bool clear_entries(struct xs_backend *backend, u64 iova,
 					  u32 pages)
@@ -230,6 +297,8 @@ static noinline u64 remove_direct(struct xs_backend *backend, u64 iova, u64 page
 	return (at - iova) >> PAGE_SHIFT;
 }
 
+/* ---- begin and end ---- */
+
 /*
  * Starts direct tables; no block's entries are known yet. The domain and the table stay,
  * because the device of @config has a driver.
@@ -248,6 +317,9 @@ static void begin_direct(struct xs_backend *backend,
 	if (why)
 		pr_warn("%s: direct tables cannot be used: %s\n",
 			backend->name, why);
+	else
+		use_begin(backend);
+	WRITE_ONCE(backend->domain.tables.off_why, why);
 	smp_store_release(&backend->domain.tables.on, !why);
 	choose_maps(backend);
 }
@@ -258,9 +330,10 @@ static void begin_direct(struct xs_backend *backend,
  */
 static void stop_direct(struct xs_backend *backend)
 {
-	WRITE_ONCE(backend->domain.tables.on, false);
+	turn_off(backend);
 	choose_maps(backend);
 	backend_quiesce(backend);
+	WRITE_ONCE(backend->domain.tables.off_why, NULL);
 	/* Direct tables never began. */
 	if (!backend->domain.tables.root.format)
 		return;

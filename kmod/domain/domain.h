@@ -106,6 +106,27 @@ struct xs_backend_counts {
 };
 
 /**
+ * struct xs_direct_use - use of direct tables since the attach
+ *
+ * Maps in place are not counted, because a counter would cost each of them an instruction. They
+ * are all maps in periods of direct tables, except @misses and @large.
+ *
+ * @before:	pages mapped in earlier periods of direct tables; under xs_mutex
+ * @first:	pages that the engine had mapped when the last period began; under xs_mutex
+ * @last:	the same when the period ended; U64_MAX while direct tables are on
+ * @misses:	pages of other mappings than @large that the IOMMU driver mapped in all periods
+ * @large:	pages that only the IOMMU driver maps: of mappings larger than a block, of coherent
+ *		memory, and of device registers
+ */
+struct xs_direct_use {
+	u64 before;
+	u64 first;
+	u64 last;
+	atomic64_t misses;
+	atomic64_t large;
+};
+
+/**
  * struct xs_backend - an engine and its backend, for one IOMMU group
  *
  * Lifetime: the memory is part of the group's. The fields from @engine to @cpus are valid from
@@ -114,6 +135,7 @@ struct xs_backend_counts {
  * @engine:	must be the first member: the engine's address is the address of its backend. Has
  *		its own locks
  * @domain:	the domain in which the backend maps now
+ * @direct_use:	use of direct tables
  * @maps_fail:	all maps fail, as the group is about to be orphaned or detached; written under
  *		xs_mutex, read in sections
  * @stuck_in:	the domain that the group left while pages could not be removed from that domain;
@@ -145,6 +167,7 @@ struct xs_backend_counts {
 struct xs_backend {
 	struct xs_engine engine;
 	struct xs_domain domain;
+	struct xs_direct_use direct_use;
 	bool maps_fail;
 	const struct iommu_domain *stuck_in;
 	bool stuck_live;
@@ -307,6 +330,17 @@ int xs_backend_enter(struct xs_backend *backend,
  */
 void xs_backend_set_tables(struct xs_backend *backend,
 			   const struct xs_backend_config *config);
+
+/**
+ * xs_backend_direct_pages - number of pages that were mapped in place since the attach
+ * @backend: a backend that is set up
+ *
+ * Maps under way may be missing. The padding of a list counts as mapped in place.
+ *
+ * Context: xs_mutex.
+ * Return: pages.
+ */
+u64 xs_backend_direct_pages(const struct xs_backend *backend);
 
 /* ---- map.c, remove.c: for the DMA path ---- */
 

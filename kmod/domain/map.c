@@ -107,6 +107,15 @@ static __always_inline int map_table(struct xs_backend *backend, bool generic,
 			mapped, error);
 }
 
+static __always_inline int map_by_driver(struct xs_backend *backend, u64 iova, u64 phys,
+					 u32 pages, u32 prot)
+{
+	struct iommu_domain *domain = backend->domain.now;
+
+	return map_table(backend, xs_domain_is_generic(domain), domain->ops->map_pages, iova,
+			 phys, pages, prot);
+}
+
 /*
  * Maps by writing entries of a known block, else by the driver's operation, from which the
  * block's entries are learned.
@@ -114,17 +123,19 @@ static __always_inline int map_table(struct xs_backend *backend, bool generic,
 static int map_and_learn(struct xs_backend *backend, void **entries, u64 iova,
 			 u64 phys, u32 pages, u32 prot)
 {
-	struct iommu_domain *domain = backend->domain.now;
-	bool learns = entries && READ_ONCE(backend->domain.tables.on);
 	int error;
 
-	if (learns && try_entries(backend, entries, iova, phys, pages, prot))
+	if (!READ_ONCE(backend->domain.tables.on))
+		return map_by_driver(backend, iova, phys, pages, prot);
+	if (entries && try_entries(backend, entries, iova, phys, pages, prot))
 		return 0;
-	error = map_table(backend, xs_domain_is_generic(domain),
-			  domain->ops->map_pages, iova, phys, pages, prot);
-	if (!error && learns)
+	error = map_by_driver(backend, iova, phys, pages, prot);
+	if (error)
+		return error;
+	if (entries)
 		learn_entries(backend, entries, iova, phys, prot);
-	return error;
+	count_by_driver(backend, !entries, pages);
+	return 0;
 }
 
 /* Flushes a map; if the flush fails, the map is undone. */
@@ -143,9 +154,7 @@ static noinline int sync_mapped(struct xs_backend *backend, u64 iova, u32 pages,
 static int map_singly(struct xs_backend *backend, u64 iova, u64 phys, u32 pages,
 		      u32 prot)
 {
-	struct iommu_domain *domain = backend->domain.now;
-	int error = map_table(backend, xs_domain_is_generic(domain),
-			      domain->ops->map_pages, iova, phys, pages, prot);
+	int error = map_by_driver(backend, iova, phys, pages, prot);
 
 	if (error || !backend->domain.iommu.flushes_maps)
 		return error;

@@ -59,12 +59,14 @@ struct xs_root {
  * @bits:	bits of an entry beside the address, by kind of mapping; 0 if not known yet or not
  *		@on
  * @only:	as @bits, but 0 if a map needs more than writing the entry
+ * @off_why:	the reason why direct tables, which are chosen, are not @on; NULL for none
  */
 struct xs_tables {
 	bool on;
 	struct xs_root root;
 	u64 bits[XS_TABLES_KINDS];
 	u64 only[XS_TABLES_KINDS];
+	const char *off_why;
 };
 
 /**

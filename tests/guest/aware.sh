@@ -61,13 +61,17 @@ case_auto_of_an_aware_driver() {
 	echo Y >/sys/module/xsmmu_deferred_test/parameters/waits
 	put $TESTDEV policy auto || failure "auto was refused: $(cat /tmp/put)"
 	expect_equal "auto before" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
+	expect_equal "batch_aware before" "$(get $TESTDEV batch_aware)" 0
 	log_mark
 	aware api 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
+	expect_equal "batch_aware" "$(get $TESTDEV batch_aware)" 1
+	[ "$(used_of $TESTDEV deferred_pages)" -gt 0 ] || failure "nothing was deferred: $(get $TESTDEV used)"
 	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all drivers are batch-aware: fused is then strict, at a lower cost"
 	expect_equal "level" "$(get $TESTDEV level)" strict
 	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all drivers are batch-aware"
 	unbind $TESTDEV
 	expect_equal "auto afterwards" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
+	expect_equal "batch_aware afterwards" "$(get $TESTDEV batch_aware)" 0
 }
 
 case_level_is_not_the_drivers_after_it_left() {
@@ -75,6 +79,7 @@ case_level_is_not_the_drivers_after_it_left() {
 	echo api >/sys/module/xsmmu_dma_api_test/parameters/mode
 	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind
 	expect_equal "level" "$(get $TESTDEV level)" held
+	expect_equal "batch_aware" "$(get $TESTDEV batch_aware)" 0
 }
 
 case_memory_freed_before_its_flush() {

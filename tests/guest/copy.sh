@@ -32,6 +32,7 @@ case_every_kind_of_copy() {
 		copied checks ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
 		expect_silence
 		[ "$(copies_of $TESTDEV)" -gt "$before" ] || failure "$choice: nothing was copied"
+		expect_equal "$choice: copies since the attach" "$(used_of $TESTDEV copied_maps)" $(($(copies_of $TESTDEV) - before))
 		[ "$(stat_of $TESTDEV pool_bytes)" -ge $((2 * MIB)) ] || failure "$choice: the pool has $(stat_of $TESTDEV pool_bytes) bytes"
 		unbind $TESTDEV
 		expect_balance $TESTDEV
@@ -50,6 +51,8 @@ case_what_is_large_is_mapped() {
 	log_mark
 	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
+	expect_equal "copies since the attach" "$(used_of $TESTDEV copied_maps)" 0
+	[ "$(used_of $TESTDEV uncopied_maps)" -gt 0 ] || failure "nothing was mapped: $(get $TESTDEV used)"
 }
 
 # A driver without a DMA mask, which needed no syncs on the kernel's own path before.

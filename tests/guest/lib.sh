@@ -115,6 +115,11 @@ stat_of() {
 	read -r stat <"$PCI/$1/xsmmu/stats/$2" && echo "$stat"
 }
 
+# used_of BDF NAME: a number of the file `used`, which is empty without an attached group.
+used_of() {
+	sed -n "s/^$2 //p" "$PCI/$1/xsmmu/used"
+}
+
 # stats_of BDF NAME...: sets a variable of each name.
 stats_of() {
 	stats_folder=$PCI/$1/xsmmu/stats

@@ -43,7 +43,7 @@ case_without_a_capability() {
 		grep -q 'Permission denied' /tmp/put || failure "$file: the error is '$(cat /tmp/put)'"
 	done
 	expect_equal "the policy" "$(policy_of $E1000E)" none
-	for file in exposure_ns stats/maps stats/live_pages; do
+	for file in used exposure_ns stats/maps stats/live_pages; do
 		if as_nobody "cat $(xs $E1000E $file)"; then
 			failure "$file can be read by everybody"
 		fi

@@ -243,6 +243,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	done
 	expect_equal "the state" "$(get $works state)" active
 	expect_equal "the level" "$(get $works level)" held
+	expect_equal "blocked" "$(get $works blocked) $(get $joins blocked)" "0 1"
 	for policy in strict fused; do
 		put $works policy $policy || failure "a change to $policy was refused: $(cat /tmp/put)"
 	done
@@ -251,6 +252,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	log_mark
 	bind $works
 	expect_equal "the state beside it" "$(get $works state)" off
+	expect_equal "blocked after the detach" "$(get $works blocked) $(get $joins blocked)" "0 0"
 	expect_equal "lines that say so" "$(log_since | grep -c "$joins: xsmmu: fused is chosen for IOMMU group .* and passed over")" 1
 	unbind $works
 	trust $joins 0

@@ -51,6 +51,40 @@ case_tables_by_rule() {
 	insmod /modules/xsmmu.ko
 }
 
+# used_tables TEXT MAPPED DIRECT MISSES LARGE: pages that the group has mapped since its attach, and by which path.
+used_tables() {
+	expect_equal "$1: the use" "$(sed -n '1,4s/.* //p' "$(xs $TESTDEV used)" | tr '\n' ' ')" "$2 $3 $4 $5 "
+}
+
+# The IOMMU's driver maps the first page of each block, and mappings that are larger than a block; `used` says so, and
+# which path all other pages take.
+case_tables_used() {
+	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
+	expect_equal "the use without a driver" "$(get $TESTDEV used)" ""
+	log_mark
+	rude row || failure "$(log_since | grep 'rude: wrong')"
+	used_tables "the driver's tables" 129 0 0 0
+	unbind $TESTDEV
+	put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+	rude row || failure "$(log_since | grep 'rude: wrong')"
+	used_tables "direct tables" 129 126 3 0
+	for tables in kernel direct direct; do
+		put $TESTDEV tables $tables || failure "$tables was refused: $(cat /tmp/put)"
+		used_tables "$tables again" 129 126 3 0
+	done
+	unbind $TESTDEV
+	rude ranges || failure "$(log_since | grep 'rude: wrong')"
+	echo 1 >$PARAMETERS/large || failure "$(log_since | grep 'rude: wrong')"
+	large=$(used_of $TESTDEV mapped_pages)
+	[ "$large" -gt 1000 ] || failure "$large pages are not large"
+	used_tables "large mappings" "$large" 0 0 "$large"
+	tables_are $TESTDEV "$IN_PLACE" " of large mappings"
+	put $TESTDEV tables kernel || failure "kernel was refused: $(cat /tmp/put)"
+	echo 1 >$PARAMETERS/large || failure "$(log_since | grep 'rude: wrong')"
+	used_tables "large mappings of the driver's tables" $((2 * large)) 0 0 "$large"
+	expect_no_surprise
+}
+
 # While a disk works, with a check of each entry.
 case_tables_change_at_work() {
 	echo 1 >/sys/module/xsmmu/parameters/debug
@@ -114,8 +148,10 @@ case_tables_surprise() {
 			expect_equal "$policy, $blind: the times that it lies" "$(cat $PARAMETERS/blind)" 0
 			expect_log "direct tables are off: its driver does not see what was written"
 			tables_are $TESTDEV "$BY_DRIVER" " under $policy"
+			expect_equal "the reason" "$(get $TESTDEV no_direct)" "its driver does not see what was written"
 			put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 			tables_are $TESTDEV "$IN_PLACE" " under $policy, tried again"
+			expect_equal "the reason" "$(get $TESTDEV no_direct)" ""
 			unbind $TESTDEV
 			expect_balance $TESTDEV
 		done
@@ -123,6 +159,25 @@ case_tables_surprise() {
 	expect_equal "a map between a hidden entry and the next flush" "$(cat $PARAMETERS/late_map)" N
 	# From then on the IOMMU's driver also unmaps its own maps.
 	expect_equal "an unmap in place after that" "$(cat $PARAMETERS/bypassed)" N
+	echo 0 >$PARAMETERS/slow
+}
+
+# The second page of a driver is the first in place, and the IOMMU's driver hides it: no page is in place, `used` counts
+# direct tables only up to that page, and `no_direct` has the reason until the operator gives up direct tables.
+case_tables_surprise_in_a_row() {
+	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that lies"
+	put $TESTDEV policy fused || failure "the policy was refused: $(cat /tmp/put)"
+	put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+	log_mark
+	echo 1 >$PARAMETERS/blind
+	rude row || failure "$(log_since | grep 'rude: wrong')"
+	expect_log "direct tables are off: its driver does not see what was written"
+	used_tables "a hidden entry" 129 0 1 0
+	expect_equal "the reason" "$(get $TESTDEV no_direct)" "its driver does not see what was written"
+	put $TESTDEV tables kernel || failure "kernel was refused: $(cat /tmp/put)"
+	expect_equal "the reason under the driver's tables" "$(get $TESTDEV no_direct)" ""
+	used_tables "the driver's tables" 129 0 1 0
+	unbind $TESTDEV
 	echo 0 >$PARAMETERS/slow
 }
 
@@ -140,7 +195,9 @@ case_tables_of_a_strange_driver() {
 		expect_equal "the times that it is" "$(cat $PARAMETERS/strange)" 0
 		expect_log "direct tables are off: ${strange#* }"
 		tables_are $TESTDEV "$BY_DRIVER"
+		expect_equal "the reason" "$(get $TESTDEV no_direct)" "${strange#* }"
 		unbind $TESTDEV
+		expect_equal "the reason without a driver" "$(get $TESTDEV no_direct)" ""
 		expect_balance $TESTDEV
 	done
 	echo 0 >$PARAMETERS/slow

@@ -33,6 +33,17 @@ STATS = {
     "bad_unmaps": 0,
     "torn_pages": 0,
 }
+USED = {
+    "mapped_pages": 2400,
+    "direct_pages": 0,
+    "direct_misses": 0,
+    "direct_large": 0,
+    "copied_maps": 5,
+    "uncopied_maps": 2400,
+    "copy_misses": 1,
+    "deferred_pages": 2300,
+    "immediate_pages": 100,
+}
 DEFAULTS = {
     "max_window_us": "1000",
     "batch_pages": "1024",
@@ -46,6 +57,11 @@ MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 def defaults_of(policy: str) -> dict[str, str]:
     """The default tunables of a policy."""
     return DEFAULTS | {"copy_bytes": "4096" if policy == "copy" else "0"}
+
+
+def used_text(**counts: int) -> str:
+    """The module's file `used`, with some other counts."""
+    return "\n".join(f"{name} {count}" for name, count in (USED | counts).items())
 
 
 def load_anew(folder: Path) -> None:
@@ -89,7 +105,8 @@ def make_device(
         rows = {name: defaults_of(name).items() for name in MENU[2:]}
         files["defaults"] = "\n".join(f"{name},{','.join(map(':'.join, row))}" for name, row in rows.items())
         files["can_copy"] = "0" if driver and policy not in ("none", "copy") else "1"
-        files["declined"] = ""
+        files |= {"declined": "", "no_direct": "", "batch_aware": "0", "blocked": "0"}
+        files["used"] = used_text() if state not in ("off", "idle", "failed") else ""
         files |= {"exposure_ns": "1024 10\n2048 3\nmax 1999"}
         for name, content in files.items():
             (folder / name).write_text(content + "\n")

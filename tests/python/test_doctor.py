@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.python.fake_kernel import program
-from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
+from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device, used_text
 
 from xsmmu import __version__, checks_group, checks_machine, doctor, kernel, machine, metrics, module, packages
 from xsmmu.cli import app
@@ -334,6 +334,31 @@ def stat(made: Machine, name: str, value: int) -> None:
     made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/stats/{name}", str(value))
 
 
+def put(made: Machine, **files: str) -> None:
+    """Write files of the NIC."""
+    for name, content in files.items():
+        made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/{name}", content)
+
+
+def direct(made: Machine, **counts: int) -> None:
+    put(made, tables="kernel [direct]", used=used_text(**counts))
+
+
+def copying(made: Machine, policy: str = "fused", **counts: int) -> None:
+    menu = "none auto copy strict lazy fands xsmmu fused".replace(policy, f"[{policy}]")
+    put(made, policy=menu, copy_bytes="256", used=used_text(**counts), auto_policy=f"{policy} held: the same")
+
+
+def aware(made: Machine, **counts: int) -> None:
+    counts = {"deferred_pages": 0, "immediate_pages": 2400} | counts
+    put(made, batch_aware="1", level="strict", used=used_text(**counts))
+
+
+def aware_by_auto(made: Machine) -> None:
+    aware(made)
+    put(made, policy="none [auto] copy strict lazy fands xsmmu fused", auto_policy="fused strict: all are batch-aware")
+
+
 def exposed(made: Machine, longest_ns: int, device: str = IGB) -> None:
     made.write(f"sysfs/bus/pci/devices/{device}/xsmmu/exposure_ns", f"1024 10\n2048 3\nmax {longest_ns}")
 
@@ -562,6 +587,45 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "one just beyond it": (lambda made: exposed(made, 1_000_001), "risk", "exposure", f"xsmmu set {IGB} strict"),
     "bad_unmaps": (lambda made: stat(made, "bad_unmaps", 3), "risk", "bad_unmaps", "report dmesg"),
     "torn": (lambda made: stat(made, "torn_pages", 3), "risk", "torn", "unbind the driver"),
+    "direct tables that have ended": (
+        lambda made: put(made, no_direct="an entry has unknown bits"),
+        "risk",
+        "direct-tables",
+        f"to try again: xsmmu set {IGB} fused --tables direct; if they end again: ",
+    ),
+    "direct tables that do not engage": (
+        lambda made: direct(made, direct_pages=64, direct_misses=2336),
+        "risk",
+        "direct-tables",
+        f"xsmmu set {IGB} fused --tables kernel, which costs less",
+    ),
+    "direct tables for large mappings": (
+        lambda made: direct(made, direct_pages=500, direct_misses=10, direct_large=1890),
+        "note",
+        "direct-tables",
+        "if this is the device's usual work",
+    ),
+    "no buffer is copied": (
+        lambda made: copying(made, copied_maps=0, copy_misses=0),
+        "risk",
+        "copying",
+        f"xsmmu set {IGB} fused",
+    ),
+    "no buffer is copied under copy": (
+        lambda made: copying(made, "copy", copied_maps=0),
+        "risk",
+        "copying",
+        f"choose strict without copies, which has the same effect: xsmmu set {IGB} strict",
+    ),
+    "copies find no room": (
+        lambda made: copying(made, copied_maps=900, copy_misses=1500),
+        "risk",
+        "copying",
+        "raise pool_mib (64), or free memory",
+    ),
+    "a batch-aware driver defers nothing": (aware, "risk", "batch-aware", f"xsmmu set {IGB} strict"),
+    "a batch-aware driver defers nothing under auto": (aware_by_auto, "risk", "batch-aware", f"xsmmu set {IGB} strict"),
+    "blocked": (lambda made: put(made, blocked="1"), "blocks", "blocked", "unbind all drivers of the group"),
     "not offered": (
         lambda made: made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu"),
         "blocks",
@@ -987,6 +1051,47 @@ def test_what_is_orphaned_and_for_how_long_is_in_the_reason(healthy: Machine) ->
     assert "1,234 pages of an earlier driver are still in use" in found["orphaned"]
     measured = "(measured since the module was loaded: 2.00us at most)"
     assert found["storage-level"].endswith(f"change the data after verification for up to 25,000 us {measured}")
+
+
+USED: dict[str, Callable[[Machine], None]] = {
+    "direct tables": lambda made: direct(made, direct_pages=2300, direct_misses=90, direct_large=10),
+    "direct tables and few pages": lambda made: direct(made, direct_pages=10, direct_misses=989, direct_large=999),
+    "the driver's tables": lambda made: put(made, used=used_text(direct_misses=2400)),
+    "copies": lambda made: copying(made, copied_maps=1500, copy_misses=1400),
+    "one copy": lambda made: copying(made, copied_maps=1, copy_misses=0),
+    "few buffers": lambda made: copying(made, copied_maps=0, uncopied_maps=999, copy_misses=999),
+    "copies under the policy copy": lambda made: copying(made, "copy"),
+    "no copies": lambda made: put(made, used=used_text(copied_maps=0, copy_misses=2400)),
+    "a batch-aware driver": lambda made: aware(made, deferred_pages=1),
+    "a batch-aware driver and few pages": lambda made: aware(made, immediate_pages=999),
+    "a batch-aware driver under lazy": lambda made: put(made, batch_aware="1", used=used_text(deferred_pages=0)),
+    "a group that is not attached": lambda made: put(made, state="idle", tables="kernel [direct]", used=""),
+}
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_choice_that_is_used_is_no_problem(name: str, healthy: Machine) -> None:
+    USED[name](healthy)
+    assert [each for each in wrong() if each.check in ("direct-tables", "copying", "batch-aware")] == []
+
+
+def test_strict_defers_nothing_whatever_its_driver(healthy: Machine) -> None:
+    aware(healthy)
+    put(healthy, policy="none auto copy [strict] lazy fands xsmmu fused", auto_policy="strict strict: the same")
+    assert wrong() == []
+
+
+def test_an_older_module_does_not_show_what_is_used(healthy: Machine) -> None:
+    direct(healthy, direct_pages=0, direct_misses=2400)
+    for name in ("used", "no_direct", "batch_aware", "blocked"):
+        healthy.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu/{name}")
+    assert wrong() == []
+
+
+def test_what_is_used_is_a_number(healthy: Machine) -> None:
+    put(healthy, used="mapped_pages many")
+    with pytest.raises(UserError, match="file used has 'many' instead of a number"):
+        wrong()
 
 
 def test_pages_that_are_stuck_are_a_risk(healthy: Machine) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.python.sysfs import IGB, NVME0, NVME1, STATS, load_anew, make_device
+from tests.python.sysfs import IGB, NVME0, NVME1, STATS, USED, load_anew, make_device, used_text
 
 from xsmmu import machine, module, output, status
 from xsmmu.cli import app
@@ -822,6 +822,56 @@ def test_status_of_a_group_that_the_module_declines() -> None:
     output = xsmmu("status", "eth1").output
     assert " declined " in output
     assert f"eth1: the module declines its IOMMU group: {why}" in output
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_status_has_the_use_of_choices() -> None:
+    """Direct tables, copying and deferred unmaps: the share if chosen, and a line if chosen and not used."""
+    folder = Device(IGB).folder / "xsmmu"
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    names = ("used", "in_use", "not_used", "no_direct", "batch_aware", "blocked")
+    assert [row[name] for name in names] == [USED, {}, [], None, False, False]
+    assert " active " in xsmmu("status", "eth1").output
+    counts = {"direct_pages": 1990, "direct_misses": 10, "copied_maps": 600, "uncopied_maps": 1800}
+    (folder / "used").write_text(used_text(**counts))
+    (folder / "tables").write_text("kernel [direct]\n")
+    (folder / "copy_bytes").write_text("256\n")
+    (folder / "batch_aware").write_text("1\n")
+    (folder / "level").write_text("strict\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert row["in_use"] == {"direct": 0.995, "copied": 0.25, "deferred": pytest.approx(2300 / 2400)}
+    assert (row["batch_aware"], row["not_used"]) == (True, [])
+    assert " active, direct 99%, copied 25%, deferred 95% " in xsmmu("status", "eth1").output
+    (folder / "tables").write_text("[kernel] direct\n")
+    (folder / "no_direct").write_text("an entry has unknown bits\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["tables"], row["no_direct"]) == ("kernel", "an entry has unknown bits")
+    assert row["in_use"]["direct"] == 0  # type: ignore[index]
+    output = xsmmu("status", "eth1").output
+    assert " active, direct 0%, copied 25%" in output
+    assert "eth1: direct tables are chosen and off: an entry has unknown bits; the IOMMU's driver" in output
+    assert f"writes all entries: xsmmu doctor {IGB} has a remedy" in output
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_status_of_a_blocked_device_and_of_a_detached_group() -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "blocked").write_text("1\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert row["blocked"] is True
+    assert " blocked " in xsmmu("status", "eth1").output
+    (folder / "blocked").write_text("0\n")
+    (folder / "state").write_text("idle\n")
+    (folder / "tables").write_text("kernel [direct]\n")
+    (folder / "used").write_text("")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert [row[name] for name in ("used", "in_use", "not_used", "batch_aware")] == [None, None, None, None]
+    for name in ("used", "no_direct", "batch_aware", "blocked"):
+        (folder / name).unlink()
+    (folder / "state").write_text("active\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert [row[name] for name in ("used", "no_direct", "batch_aware", "blocked")] == [None, None, None, None]
+    assert row["in_use"] == {}
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from xsmmu import exposure, iommu, module
+from xsmmu import exposure, iommu, module, use
 from xsmmu.digits import duration
 from xsmmu.finding import Finding
 from xsmmu.machine import Device, Group, is_address, text
@@ -236,10 +236,19 @@ def check_storage(group: Group) -> Iterator[Finding]:
     yield _of_group("risk", "storage-level", group, reason, remedy)
 
 
+def check_use(group: Group) -> Iterator[Finding]:
+    """Whether direct tables, copying and batch awareness are used where they are chosen."""
+    device = next((each for each in group.members if each.module_folder), None)
+    found = use.of(device, module.choice(device)) if device else None
+    if found:
+        yield from use.findings(found, f"group {group.number}")
+
+
 CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
     check_type,
     check_members,
     check_state,
+    check_use,
     check_exposure,
     check_auto,
     check_storage,
@@ -307,4 +316,16 @@ def check_iommu_of(device: Device) -> Iterator[Finding]:
         yield Finding("blocks", "device-iommu-kind", device.address, reason)
 
 
-DEVICE_CHECKS: Final[tuple[Callable[[Device], Iterator[Finding]], ...]] = (check_iommu_of, check_parts)
+def check_blocked(device: Device) -> Iterator[Finding]:
+    """A device that the module cannot attach has no DMA while its group is attached."""
+    if not device.module_folder or not module.blocked(device):
+        return
+    reason = f"all maps of {device.label} fail: its group is attached, but the module cannot attach this device"
+    remedy = (
+        "unbind all drivers of the group and bind them again, and the kernel's own path serves the group; "
+        "dmesg | grep xsmmu has the reason"
+    )
+    yield Finding("blocks", "blocked", device.address, reason, remedy)
+
+
+DEVICE_CHECKS: Final[tuple[Callable[[Device], Iterator[Finding]], ...]] = (check_iommu_of, check_blocked, check_parts)

@@ -211,6 +211,29 @@ def declined(device: Device) -> str | None:
     return _read(device, "declined") or None if (folder(device) / "declined").exists() else None
 
 
+def no_direct(device: Device) -> str | None:
+    """Reason why direct tables are chosen and off in the attached group; None without a reason, or an older module."""
+    return _read(device, "no_direct") or None if (folder(device) / "no_direct").exists() else None
+
+
+def batch_aware(device: Device) -> bool | None:
+    """Whether all drivers of the attached group are batch-aware; None for an older module."""
+    return _read(device, "batch_aware") == "1" if (folder(device) / "batch_aware").exists() else None
+
+
+def blocked(device: Device) -> bool | None:
+    """Whether all maps of the device fail, because its group is attached without it; None for an older module."""
+    return _read(device, "blocked") == "1" if (folder(device) / "blocked").exists() else None
+
+
+def used(device: Device) -> dict[str, int] | None:
+    """Use of the group's choices since its attach; None without an attach, an older module, or without permission."""
+    if not os.access(folder(device) / "used", os.R_OK):
+        return None
+    rows = [line.partition(" ") for line in _read(device, "used").splitlines()]
+    return {name: _whole(device, "used", count) for name, _, count in rows} or None
+
+
 def menu() -> list[str] | None:
     """Words that the policy file of any device accepts; None if there is no such file."""
     device = next((each for each in machine.devices() if each.module_folder), None)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import complete, exposure, machine, module, next_boot, output
+from xsmmu import complete, exposure, machine, module, next_boot, output, use
 from xsmmu.digits import duration
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
@@ -42,7 +42,13 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
         "state": None,
         "declined": None,
         "tables": None,
+        "no_direct": None,
+        "batch_aware": None,
+        "blocked": None,
         "tunables": None,
+        "used": None,
+        "in_use": None,
+        "not_used": None,
         "next_boot": None,
         "next_boot_differs": None,
         "counting": None,
@@ -62,7 +68,12 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
         return found
     found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None}
     found |= {"state": now.state, "tables": now.tables, "tunables": now.tunables}
-    found["declined"] = module.declined(device)
+    found |= {"declined": module.declined(device), "blocked": module.blocked(device)}
+    in_use = use.of(device, now)
+    if in_use:
+        found |= {"no_direct": in_use.no_direct, "batch_aware": in_use.batch_aware}
+        found |= {"used": in_use.counts or None, "in_use": in_use.shares()}
+        found["not_used"] = [each.reason for each in use.findings(in_use, device.address) if each.level == "risk"]
     path, level = module.path(device, now)
     found |= {"path": path, "level": level, "exposure_bound_ns": now.bound_ns, "counting": now.state in module.TAKEN}
     return found | _counted(device)
@@ -119,9 +130,10 @@ def _row_unless_gone(device: Device, at_boot: Sequence[Rule] | None) -> dict[str
 
 def cells(found: dict[str, Any]) -> list[object]:
     """Cells of a table row."""
-    state = "declined" if found["declined"] else found["state"]
+    state = "declined" if found["declined"] else "blocked" if found["blocked"] else found["state"]
     if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
         state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
+    shares = [f"{word} {int(100 * share)}%" for word, share in (found["in_use"] or {}).items()]
     # Counts of a detached group are old.
     counts = {name: found[name] if found["counting"] else None for name in _COUNTS}
     # A group always has a choice at the next boot, possibly none.
@@ -134,7 +146,7 @@ def cells(found: dict[str, Any]) -> list[object]:
         found["driver"],
         f"{found['path']} (auto)" if found["auto"] and found["path"] == found["policy"] else found["path"],
         found["level"],
-        state,
+        ", ".join([state, *shares]) if state else None,
         "?" if is_unknown else found["next_boot"] if found["next_boot_differs"] else None,
         None if pages is None else f"{pages:,}",
         None if ratio is None else f"{ratio:.4f}",
@@ -144,12 +156,13 @@ def cells(found: dict[str, Any]) -> list[object]:
 
 
 def notes(found: dict[str, Any]) -> Iterator[str]:
-    """Why the module declines the row's group, and explanations of unusual figures."""
+    """Why the module declines the row's group, choices that are not used, and explanations of unusual figures."""
     name = " ".join(found["names"]) or found["device"]
     if found["declined"]:
         yield f"{name}: the module declines its IOMMU group: {found['declined']}"
     if not found["counting"]:
         return
+    yield from (f"{name}: {reason}: xsmmu doctor {found['device']} has a remedy" for reason in found["not_used"] or ())
     share = exposure.share_at_once(found["unmapped_pages"], found["deferred_pages"])
     said = exposure.at_once(found["path"], found["level"], share, found["invalidations_per_page"])
     if said:
@@ -170,10 +183,11 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
     """Show devices behind an IOMMU with the path of their DMA, the level, and statistics.
 
     `path` is kernel-strict, kernel-lazy or passthrough on the kernel's own path, else the policy, with (auto) if the
-    module chose the policy. `state` also shows a policy that is chosen but not in use. `next boot` shows the choice of
-    the rules if the present choice differs. Statistics count from the module's load, and are shown while the module
-    serves the group. `max/bound` is the longest exposure of an unmapped page beside the policy's bound; level strict
-    has no bound.
+    module chose the policy. `state` also shows a policy that is chosen but not in use, and the share of pages or
+    buffers for which direct tables, copying and deferred unmaps of batch-aware drivers were used since the attach, if
+    chosen. `next boot` shows the choice of the rules if the present choice differs. Statistics count from the module's
+    load, and are shown while the module serves the group. `max/bound` is the longest exposure of an unmapped page
+    beside the policy's bound; level strict has no bound.
 
     \b
     Examples:

@@ -488,7 +488,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "VFIO's groups of no IOMMU": (no_iommu_mode, "blocks", "no-iommu", "add intel_iommu=on and reboot"),
     "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
-    "AMD-Vi of a real machine": (lambda made: amd_unit(made, 0), "risk", "npcache", "never run in it"),
+    "AMD-Vi of a real machine": (lambda made: amd_unit(made, 0), "risk", "npcache", "try the module first"),
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each map sends a command"),
     "passthrough": (lambda made: made.cmdline("iommu=pt"), "note", "kernel-mode", "remove iommu=pt"),
     "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "note", "kernel-mode", "remove iommu.passth"),

@@ -116,11 +116,14 @@ case_causes() {
 case_bound_after_a_change() {
 	put $DATA policy lazy
 	put $DATA max_window_us 10000000
+	# More than the pages of a read, so that only the time flushes.
+	put $DATA batch_pages 1024
 	bind $DATA
 	disk_start $DATA
 	read_disk $DATA 1
 	put $DATA max_window_us 1000
 	record read_disk $DATA 1
 	oldest=$(traced flush | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
+	[ -n "$oldest" ] || failure "no flush was recorded after the bound was set to 1 ms"
 	[ "${oldest:-0}" -le 3000000 ] || failure "an unmap waited for $oldest ns after the bound was set to 1 ms"
 }

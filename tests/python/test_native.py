@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from tests.python import guests
 
 from xsmmu.errors import UserError
-from xsmmu_lab.native import figures, machine, plan
+from xsmmu_lab.native import build, figures, machine, plan, run
 from xsmmu_lab.native.build import Machine
 from xsmmu_lab.setup.initramfs import Image
 
@@ -151,3 +153,18 @@ def test_a_silent_boot_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(machine, "_SILENT_S", 1)
     with pytest.raises(UserError, match="silent"):
         _boot(_pretended(tmp_path, "sleep 1000"))
+
+
+@pytest.mark.guest
+@pytest.mark.long
+def test_every_policy_runs_in_user_mode_linux(tmp_path: Path) -> None:
+    """All kernel modes and policies, with both kinds of tables; each run checks its counts of commands."""
+    options = run.Options(waits=(0, 1000), rounds=1, quick=True, output=tmp_path)
+    cases = plan.cases(options.waits, options.quick)
+    console = Console(stderr=True)
+    made = build.machine(guests.tools(), console)
+    runs = run.measure(made, cases, options.rounds, sorted(os.sched_getaffinity(0))[-1:], console)
+    assert [each.case for each in runs] == cases
+    strict = {each.case.wait_ns: each for each in runs if each.case.policy == "strict"}
+    assert strict[0].sent[0] == strict[0].pages
+    assert strict[1000].ns > strict[0].ns + 900, "each strict unmap waits once"

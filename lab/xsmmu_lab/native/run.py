@@ -49,7 +49,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     name = cpu_name()
     made = build.machine(ensure(host.cache_dir(), console), console)
     cases = plan.cases(options.waits, options.quick)
-    runs = _measure(made, cases, options.rounds, cpus[-1:], console)
+    runs = measure(made, cases, options.rounds, cpus[-1:], console)
     kept = figures.quiet(runs)
     summary: dict[str, Any] = {
         "cpu": name,
@@ -75,7 +75,7 @@ def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], cons
     if len(cpus) < 2:
         return {"rows": [], "why_none": "this process may use one CPU only"}
     cases = plan.on_cpus(len(cpus), options.waits)
-    runs = _measure(made, cases, options.rounds, cpus, console)
+    runs = measure(made, cases, options.rounds, cpus, console)
     try:
         kept = figures.quiet(runs)
     except UserError as error:
@@ -83,7 +83,7 @@ def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], cons
     return {"rows": figures.rows(kept, cases), "runs": len(runs), "dropped": len(runs) - len(kept)}
 
 
-def _measure(
+def measure(
     made: build.Machine, cases: Sequence[plan.Case], rounds: int, cpus: Sequence[int], console: Console
 ) -> list[figures.Run]:
     """One boot, pinned to these CPUs of the host."""

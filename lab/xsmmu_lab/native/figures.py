@@ -6,11 +6,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from xsmmu.errors import UserError
 from xsmmu_lab.native.plan import PASSTHROUGH, Case
-from xsmmu_lab.native.statistics import APART, REMEDY, middle, undisturbed
+from xsmmu_lab.native.statistics import DROPPED_MAX, REMEDY, middle, undisturbed
+
+_PASSTHROUGH_APART: Final = 0.32
+"""Largest distance of a passthrough run from the median, as a part of the latter, for most runs."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,13 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
 def quiet(runs: Sequence[Run]) -> list[Run]:
     """The runs whose calibration is near the median of all. Raises if the machine is too noisy for any to count."""
     kept = undisturbed(runs, lambda run: {"cmpxchg": run.cmpxchg_ns})
-    for case in dict.fromkeys(run.case for run in runs if run.case.policy == PASSTHROUGH):
-        _, low, high = middle([run.ns for run in kept if run.case == case])
-        if high - low > 4 * APART * low:
-            raise UserError(f"this machine is too noisy: passthrough takes {low:.1f} to {high:.1f} ns a page: {REMEDY}")
+    for case in dict.fromkeys(run.case for run in kept if run.case.policy == PASSTHROUGH):
+        values = [run.ns for run in kept if run.case == case]
+        usual = statistics.median(values)
+        far = [value for value in values if abs(value - usual) > _PASSTHROUGH_APART * usual]
+        if len(far) > DROPPED_MAX * len(values):
+            span = f"{min(values):.1f} to {max(values):.1f} ns a page"
+            raise UserError(f"this machine is too noisy: passthrough takes {span}: {REMEDY}")
     return kept
 
 

@@ -174,6 +174,7 @@ static void unmap_some(struct micro *micro)
 
 	if (micro->lists) {
 		unmap_lists(micro);
+		micro->mapped = 0;
 		return;
 	}
 	while (micro->mapped)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -83,21 +81,7 @@ def _build_kernel(root: Root, stock: kernels.Kernel, place: Path, ours: dict[str
             host.remove_tree(place)
             raise UserError("lab/native/uml.patch does not fit this kernel", patched.stdout.splitlines())
         (place / "own.part").rename(place / "own.patch")
-    make = f"make -j{os.cpu_count() or 1} ARCH=um CC={stock.gcc} HOSTCC={stock.gcc}"
     console.print("User-Mode Linux: building, some minutes (a build that is stopped goes on later)")
-    with console.status("User-Mode Linux") as status:
-
-        def show(line: str) -> None:
-            status.update(f"User-Mode Linux: {line.strip()[:60]}")
-
-        def run(script: str) -> None:
-            code, lines = root.run_lines(["nice", "sh", "-ec", script], show, cwd_in_root=root.inside(place))
-            if code != 0:
-                raise UserError("User-Mode Linux does not build", lines[-30:])
-
-        run(f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig")
-        wanted = set(re.findall(r"^CONFIG_.*$", ours["own.config"].decode(), re.MULTILINE))
-        missing = sorted(wanted - set((place / ".config").read_text().splitlines()))
-        if missing:
-            raise UserError(f"this kernel cannot have options of lab/native/uml.config: {', '.join(missing)}")
-        run(f"{make} vmlinux modules")
+    kernels.compile_source(
+        root, stock, place, "User-Mode Linux", "lab/native/uml.config", "ARCH=um", ("vmlinux modules",), console
+    )

@@ -224,23 +224,43 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
             unpack_source(root, stock, place, (".",), console)
     (place / "own.config").write_bytes(config)
-    make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc} LOCALVERSION=-{wanted.name}"
     console.print(f"kernel {wanted.name}: building, up to half an hour (a build that is stopped goes on later)")
-    with console.status(f"kernel {wanted.name}") as status:
+    compile_source(
+        *(root, stock, place, f"kernel {wanted.name}", wanted.config, f"LOCALVERSION=-{wanted.name}"),
+        *(("bzImage modules", "INSTALL_MOD_PATH=/usr modules_install"), console),
+    )
+
+
+def compile_source(
+    root: Root,
+    stock: Kernel,
+    place: Path,
+    what: str,
+    config: str,
+    variables: str,
+    targets: Sequence[str],
+    console: Console,
+) -> None:
+    """Configure the source in `place` by its file own.config, and build targets with the compiler of a stock kernel.
+
+    `what` names the kernel, and `config` the configuration, in messages. `variables` are make's.
+    """
+    make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc} {variables}"
+    with console.status(what) as status:
 
         def show(line: str) -> None:
-            status.update(f"kernel {wanted.name}: {line.strip()[:60]}")
+            status.update(f"{what}: {line.strip()[:60]}")
 
         def run(*scripts: str) -> None:
             code, lines = root.run_lines(["sh", "-ec", "; ".join(scripts)], show, cwd_in_root=root.inside(place))
             if code != 0:
-                raise UserError(f"kernel {wanted.name} does not build", lines[-30:])
+                raise UserError(f"{what} does not build", lines[-30:])
 
         run(f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig")
-        missing = _not_set(config.decode(), (place / ".config").read_text())
+        missing = _not_set((place / "own.config").read_text(), (place / ".config").read_text())
         if missing:
-            raise UserError(f"{wanted.config} sets options that this kernel does not have: {', '.join(missing)}")
-        run(f"{make} bzImage modules", f"{make} INSTALL_MOD_PATH=/usr modules_install")
+            raise UserError(f"{config} sets options that this kernel does not have: {', '.join(missing)}")
+        run(*(f"{make} {target}" for target in targets))
 
 
 def _not_set(wanted: str, config: str) -> list[str]:

@@ -19,6 +19,7 @@ from rich.console import Console
 from xsmmu.errors import UserError
 from xsmmu_lab import policies, scale
 from xsmmu_lab.native import engine, statistics, table
+from xsmmu_lab.native.plan import AWARE, UNMODIFIED
 from xsmmu_lab.project import PYTHONPATH
 from xsmmu_lab.runs import commands
 from xsmmu_lab.setup import build, host, kernels, root
@@ -45,7 +46,7 @@ def made(case: engine.Case = CASE, ns: float = 50, **changes: Any) -> engine.Run
     commands = {"page": 0, "domain": 128, "global": 0}
     raw = {
         "policy": case.policy,
-        "aware": case.driver == engine.AWARE,
+        "aware": case.driver == AWARE,
         "ring": 1024,
         "wait_ns": 0,
         "cpus": [*range(case.cpus)],
@@ -79,8 +80,8 @@ def test_a_single_cpu_has_no_other_cpu() -> None:
     assert {case.elsewhere for case in found if case.cpus == 1} == {0}
     assert {case.elsewhere for case in found if case.cpus == 2} == {0, 33}
     alone = [case for case in found if case.cpus == 1]
-    assert {case.policy for case in alone if case.driver == engine.UNMODIFIED} == {*policies.names()}
-    assert {case.policy for case in alone if case.driver == engine.AWARE} == {*policies.waiting()}
+    assert {case.policy for case in alone if case.driver == UNMODIFIED} == {*policies.names()}
+    assert {case.policy for case in alone if case.driver == AWARE} == {*policies.waiting()}
     assert {case.copied_bytes for case in alone if case.policy == "copy"} == {*engine.COPIED_BYTES}
 
 
@@ -240,7 +241,7 @@ def test_a_summary_has_each_policy(
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     rows = summary["rows"]
     assert {row["policy"] for row in rows} == {*policies.names()}
-    assert {row["policy"] for row in rows if row["driver"] == engine.AWARE} == {*policies.waiting()}
+    assert {row["policy"] for row in rows if row["driver"] == AWARE} == {*policies.waiting()}
     for row in rows:
         assert 0 < row["low"] <= row["ns_per_page"] <= row["high"]
         # sim/scale copies nothing.

@@ -21,9 +21,12 @@ from typing import Any, Final
 import jsonschema
 from rich.console import Console
 
+from xsmmu import kernel
 from xsmmu.errors import UserError, unknown_name
 from xsmmu_lab import policies, scale
 from xsmmu_lab.native import statistics
+from xsmmu_lab.native.plan import AWARE, PAGE, RING, UNMODIFIED
+from xsmmu_lab.native.summary import write
 from xsmmu_lab.project import LAB, PROJECT, RESULTS, commit
 from xsmmu_lab.setup import build, host, root
 
@@ -33,14 +36,9 @@ CPUS: Final = (1, 2, 4, 8, 16)
 ELSEWHERE: Final = (0, 10, 33)
 """Percentages of pages that another CPU unmaps."""
 COPIED_BYTES: Final = (256, 1514, 4096)
-PAGE_BYTES: Final = 4096
-RING: Final = 1024
 ROUNDS: Final = 15
 MEASURE_MS: Final = 20
-UNMODIFIED: Final = "unmodified"
-AWARE: Final = "batch-aware"
 FOLDER: Final = RESULTS / "native-engine"
-SUMMARY: Final = "summary.json"
 SCHEMA_PATH: Final = LAB / "native-engine.schema.json"
 
 _PROGRAM: Final = "xsmmu-native-engine"
@@ -265,7 +263,7 @@ def row(case: Case, runs: Sequence[Run], kept: Sequence[Run], counters: dict[str
     return {
         "policy": case.policy,
         "driver": case.driver,
-        "bytes": case.copied_bytes or PAGE_BYTES,
+        "bytes": case.copied_bytes or PAGE,
         "ring": RING,
         "cpus": case.cpus,
         "elsewhere_percent": case.elsewhere,
@@ -327,7 +325,7 @@ def run(options: Options, console: Console) -> Json:
     summary = {
         "schema": 1,
         "time": time.strftime("%Y-%m-%dT%H-%M-%SZ"),
-        "cpu": _cpu_name(),
+        "cpu": kernel.model() or "unknown",
         "cpu_numbers": cpus[: max(numbers)],
         "commit": began_at,
         "cmpxchg_ns": _calibrated(measurement.runs, "cmpxchg_before_ps"),
@@ -335,17 +333,12 @@ def run(options: Options, console: Console) -> Json:
         "rows": rows,
     }
     validate(summary)
-    _write(summary, options.output)
+    write(summary, options.output)
     return summary
 
 
 def _calibrated(runs: Iterable[Run], key: str) -> float:
     return round(statistics.middle([value / 1000 for run in runs for value in run.raw[key]])[0], 2)
-
-
-def _cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE)
-    return name[1] if name else "unknown"
 
 
 def validate(summary: Any) -> None:
@@ -354,13 +347,3 @@ def validate(summary: Any) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(summary))
     if error is not None:
         raise UserError(f"the summary does not fit {SCHEMA_PATH.name}: {error.json_path}: {error.message}")
-
-
-def _write(summary: Json, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{SUMMARY}-{os.getpid()}"
-    try:
-        part.write_text(json.dumps(summary, indent=1) + "\n")
-        part.rename(folder / SUMMARY)
-    finally:
-        part.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from xsmmu.errors import UserError
-from xsmmu_lab.native.plan import PASSTHROUGH, Case
+from xsmmu_lab.native.plan import KERNEL, PASSTHROUGH, Case
 from xsmmu_lab.native.statistics import DROPPED_MAX, REMEDY, middle, undisturbed
 
 _PASSTHROUGH_APART: Final = 0.32
@@ -54,7 +54,7 @@ def run_of(event: Mapping[str, Any], case: Case) -> Run:
         sent=_three(event["sent"]),
         counted=None if counted is None else _three(counted),
     )
-    if case.policy not in ("passthrough", "kernel-strict", "kernel-lazy") and run.counted != run.sent:
+    if case.policy not in KERNEL and run.counted != run.sent:
         raise UserError(f"{case.policy}: the module counts {run.counted} commands, and the IOMMU was sent {run.sent}")
     return run
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -15,16 +14,16 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from xsmmu import output
+from xsmmu import kernel, output
 from xsmmu.errors import UserError
 from xsmmu_lab.native import build, figures, machine, plan
 from xsmmu_lab.native.statistics import middle
+from xsmmu_lab.native.summary import write
 from xsmmu_lab.project import RESULTS, commit
 from xsmmu_lab.setup import host
 from xsmmu_lab.setup.root import ensure
 
 FOLDER: Final = RESULTS / "native"
-SUMMARY: Final = "summary.json"
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     too noisy.
     """
     cpus = _cpus(options.cpus)
-    name = cpu_name()
+    _check_clock()
     made = build.machine(ensure(host.cache_dir(), console), console)
     cases = plan.cases(options.waits, options.quick)
     runs = measure(made, cases, options.rounds, cpus[-1:], console)
     kept = figures.quiet(runs)
     summary: dict[str, Any] = {
-        "cpu": name,
+        "cpu": kernel.model() or "unknown",
         "kernel": made.release,
         "commit": commit(),
         "rounds": options.rounds,
@@ -63,10 +62,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     }
     if not options.quick:
         summary["several_cpus"] = _on_several(made, options, cpus, console)
-    options.output.mkdir(parents=True, exist_ok=True)
-    part = options.output / f".{SUMMARY}.tmp"
-    part.write_text(json.dumps(summary, indent=1) + "\n")
-    part.rename(options.output / SUMMARY)
+    write(summary, options.output)
     return summary
 
 
@@ -155,11 +151,7 @@ def _cpus(asked: Sequence[int]) -> list[int]:
     return [*asked] or allowed[-2:]
 
 
-def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The name of the CPU, whose clock must tick evenly."""
-    text = cpuinfo.read_text()
-    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+def _check_clock(cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
     if not flags or "constant_tsc" not in flags[1].split():
         raise UserError("this CPU has no clock of constant rate (constant_tsc), so nothing can be timed: use another")
-    name = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
-    return name[1] if name else "unknown"

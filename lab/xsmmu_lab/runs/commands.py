@@ -286,6 +286,7 @@ def native_engine(
     from rich.console import Console
 
     from xsmmu_lab.native import engine, table
+    from xsmmu_lab.native.summary import SUMMARY
     from xsmmu_lab.setup import host
 
     host.interrupt_on_sigterm()
@@ -301,7 +302,7 @@ def native_engine(
         sys.stdout.write(json.dumps(summary, indent=1) + "\n")
     else:
         table.show(summary)
-        sys.stdout.write(f"\n{options.output / engine.SUMMARY}\n")
+        sys.stdout.write(f"\n{options.output / SUMMARY}\n")
 
 
 @lab.command()

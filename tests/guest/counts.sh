@@ -123,7 +123,7 @@ case_commands_of_copies_over_small_maps() {
 
 # If a removal needs memory and fails, the removal is repeated: the host checks the mappings left in the device.
 case_removals_that_failed() {
-	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ] || return 0
+	is_virtio_iommu || return 0
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy
 		log_mark

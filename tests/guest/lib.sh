@@ -115,6 +115,11 @@ stat_of() {
 	read -r stat <"$PCI/$1/xsmmu/stats/$2" && echo "$stat"
 }
 
+# True if the guest's IOMMU is a virtio-iommu.
+is_virtio_iommu() {
+	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ]
+}
+
 # used_of BDF NAME: a number of the file `used`, which is empty without an attached group.
 used_of() {
 	sed -n "s/^$2 //p" "$PCI/$1/xsmmu/used"

@@ -308,7 +308,7 @@ case_mismatched_unmaps() {
 	policy=none
 	# The virtio-iommu driver drops its records of such a range, and the device refuses the next map there.
 	: >/tmp/torn.kernel
-	if [ -z "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ]; then
+	if ! is_virtio_iommu; then
 		put $TESTDEV policy none
 		torn tear_left /tmp/torn.kernel
 		unbind $TESTDEV

@@ -46,7 +46,7 @@ tool() {
 		fail "$python lacks click or rich: install both (on Debian python3-click and python3-rich), or name another Python in PYTHON"
 	into=$prefix/share/xsmmu/xsmmu
 	rm -rf "$destdir$into" # files of an earlier version
-	copy tool/xsmmu/*.py tool/xsmmu/schemas
+	copy tool/xsmmu/*.py tool/xsmmu/native.json tool/xsmmu/schemas
 	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # left in a checkout by runs
 	copy_as tool/bin/xsmmu "$prefix/bin/xsmmu" 755
 	# The Python that has click and rich; /usr/bin/python3 may lack both.

@@ -109,7 +109,9 @@ def test_the_tool_runs_by_debians_python(tool_in_root: Path) -> None:
 def test_the_tool_has_nothing_of_the_lab(tool_in_root: Path) -> None:
     package = tool_in_root / "usr/share/xsmmu/xsmmu"
     own = PROJECT / "tool/xsmmu"
-    sources = {str(path.relative_to(own)) for path in (*own.glob("*.py"), *own.glob("schemas/*.json"))}
+    sources = {
+        str(path.relative_to(own)) for path in (*own.glob("*.py"), own / "native.json", *own.glob("schemas/*.json"))
+    }
     assert {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()} == sources
 
 
@@ -487,5 +489,5 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     assert "Downloads" not in shown
     assert {"Kbuild", "Makefile", "tool/debian/control", "tool/xsmmu/cli.py"} <= names
     assert not {name for name in names if name.startswith(("lab", "tests", "sim", "scripts"))}
-    own = {*(PROJECT / "tool/xsmmu").glob("*.py"), *(PROJECT / "tool/xsmmu/schemas").glob("*.json")}
+    own = {*(PROJECT / "tool/xsmmu").glob("*.py"), *(PROJECT / "tool/xsmmu").rglob("*.json")}
     assert {str(path.relative_to(PROJECT)) for path in own} <= names

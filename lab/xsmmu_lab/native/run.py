@@ -16,7 +16,7 @@ from rich.status import Status
 
 from xsmmu import kernel, output
 from xsmmu.errors import UserError
-from xsmmu_lab.native import build, figures, machine, plan
+from xsmmu_lab.native import accepted, build, figures, machine, plan
 from xsmmu_lab.native.statistics import middle
 from xsmmu_lab.native.summary import write
 from xsmmu_lab.project import RESULTS, commit
@@ -36,6 +36,8 @@ class Options:
     cpus: Sequence[int] = ()
     """CPUs of the host; by default the last two that this process may use."""
     output: Path = FOLDER
+    accept: bool = False
+    """Write the rows into the tree."""
 
 
 def run(options: Options, console: Console) -> dict[str, Any]:
@@ -44,7 +46,9 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     Several CPUs need a quieter machine than one does, so their rows are left out, with the reason, if only they are
     too noisy.
     """
-    cpus = _cpus(options.cpus)
+    cpus, measured = _cpus(options.cpus), commit()
+    if options.accept:
+        accepted.check_tree(measured)
     _check_clock()
     made = build.machine(ensure(host.cache_dir(), console), console)
     cases = plan.cases(options.waits, options.quick)
@@ -53,7 +57,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "cpu": kernel.model() or "unknown",
         "kernel": made.release,
-        "commit": commit(),
+        "commit": measured,
         "rounds": options.rounds,
         "runs": len(runs),
         "dropped": len(runs) - len(kept),
@@ -63,6 +67,8 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     if not options.quick:
         summary["several_cpus"] = _on_several(made, options, cpus, console)
     write(summary, options.output)
+    if options.accept:
+        accepted.accept(summary)
     return summary
 
 

@@ -331,9 +331,16 @@ def packages() -> None:
     "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; repeatable; default: the last two."
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Folder for the results; default: results/native.")
+@click.option("--accept", is_flag=True, help="Write the rows into the tree, as this CPU's accepted figures.")
 @_json
 def native(
-    wait: tuple[int, ...], rounds: int, quick: bool, cpu: tuple[int, ...], output: Path | None, as_json: bool
+    wait: tuple[int, ...],
+    rounds: int,
+    quick: bool,
+    cpu: tuple[int, ...],
+    output: Path | None,
+    accept: bool,
+    as_json: bool,
 ) -> None:
     """Measure all policies in nanoseconds on this CPU, in User-Mode Linux behind a fake IOMMU that makes callers wait.
 
@@ -343,6 +350,7 @@ def native(
     Examples:
       xsmmu lab native
       xsmmu lab native --wait 1000 --quick
+      xsmmu lab native --accept
     """
     from rich.console import Console
 
@@ -350,9 +358,16 @@ def native(
     from xsmmu_lab.native import run as the_run
     from xsmmu_lab.setup import host
 
+    if accept and (wait or quick):
+        raise click.UsageError("--accept needs all rows: leave out --wait and --quick")
     host.interrupt_on_sigterm()
     options = the_run.Options(
-        waits=wait or plan.WAITS_NS, rounds=rounds, quick=quick, cpus=cpu, output=output or the_run.FOLDER
+        waits=wait or plan.WAITS_NS,
+        rounds=rounds,
+        quick=quick,
+        cpus=cpu,
+        output=output or the_run.FOLDER,
+        accept=accept,
     )
     summary = the_run.run(options, Console(stderr=True))
     if as_json:

@@ -271,17 +271,6 @@ u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last)
 
 	xs_enter();
 	iova = xs_place_many(engine, xs_policy_of(engine), pages, last);
-	if (iova && pages <= XS_BLOCK_PAGES) {
-		xs_slot_t *slot = xs_block_slot(xs_block_of(engine, iova),
-						iova >> XS_PAGE_LG2);
-
-		if (pages > 1)
-			xs_slots_fill_none(slot, pages);
-		else
-			xs_a64_set(slot, xs_slot_one(XS_REF_NONE));
-	}
-	if (iova && pages > 1)
-		xs_publish(engine, iova >> XS_PAGE_LG2, pages);
 	xs_exit();
 	if (iova)
 		xs_count_map(engine, pages);
@@ -345,47 +334,56 @@ static bool xs_holds_too_many(const u64 *phys, u32 pages)
 	return extents > XS_HOLDS_MAX;
 }
 
-/* Writes the slots of a small mapping of scattered pages. */
+/* Writes the slots of a small mapping of several scattered pages. */
 static void xs_fill_slots_each(const struct xs_engine *engine,
 			       xs_slot_t *slots, const u64 *phys, u32 pages)
 {
-	bool holds = xs_holds_pages(engine);
 	u32 extent;
 
-	/* The unmap flushes such a mapping, and needs no reference. */
-	if (holds && xs_holds_too_many(phys, pages))
-		holds = false;
-	if (!holds) {
-		xs_a64_set(slots, pages > 1 ?
-				  xs_slot_many(XS_REF_UNHELD, pages) :
-				  xs_slot_one(XS_REF_UNHELD));
+	/* The unmap of a mapping with too many references flushes, and needs no reference. */
+	if (!xs_holds_pages(engine) || xs_holds_too_many(phys, pages)) {
+		xs_a64_set(slots, xs_slot_many(XS_REF_UNHELD, pages));
 		return;
 	}
 	for (u32 at = 0; at < pages; at += extent) {
 		extent = xs_neighbours(phys + at, pages - at);
-		if (pages == 1)
-			xs_a64_set(slots, xs_slot_one(xs_ref_of(phys[0])));
-		else if (phys[at] == XS_PHYS_NONE)
+		if (phys[at] == XS_PHYS_NONE)
 			xs_slots_fill_none(slots + at, extent);
 		else
 			xs_slots_fill(slots + at, phys[at], extent, true);
 	}
 }
 
+/*
+ * Lets unmaps find a small range that is filled, or could not be filled. The slots of several
+ * pages are written; @first is the slot of a single page.
+ */
+static void xs_publish_filled(struct xs_engine *engine, u64 page, u32 pages, u64 first)
+{
+	if (pages > 1)
+		xs_publish(engine, page, pages);
+	else
+		xs_a64_set_release(xs_space_slot(&engine->space, page), first);
+}
+
 int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot)
 {
+	u64 page = iova >> XS_PAGE_LG2, first = XS_SLOT_VACANT;
 	struct xs_block *block;
 	bool done;
 	u32 not_undone;
 
 	xs_enter();
 	block = xs_block_of(engine, iova);
-	xs_fill_slots_each(engine,
-			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
-			   pages);
+	if (pages > 1)
+		xs_fill_slots_each(engine, xs_block_slot(block, page), phys, pages);
+	else
+		first = xs_slot_one(xs_holds_pages(engine) ? xs_ref_of(phys[0]) :
+							    XS_REF_UNHELD);
 	done = xs_map_each(engine, block, iova, phys, pages, prot, &not_undone) ==
 	       pages;
+	xs_publish_filled(engine, page, pages, first);
 	if (xs_unlikely(!done))
 		xs_engine_map_failed(engine);
 	xs_exit();
@@ -406,6 +404,21 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		xs_exit();
 	}
 	return error;
+}
+
+void xs_engine_publish(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+
+	xs_enter();
+	if (pages > XS_BLOCK_PAGES) {
+		xs_publish(engine, page, pages);
+	} else {
+		if (pages > 1)
+			xs_slots_fill_none(xs_space_slot(&engine->space, page), pages);
+		xs_publish_filled(engine, page, pages, xs_slot_one(XS_REF_NONE));
+	}
+	xs_exit();
 }
 
 /* ---- blocks of a driver's own ---- */

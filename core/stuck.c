@@ -33,10 +33,7 @@ void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_a64_set_release(&block->extent_pages, XS_EXTENT_STUCK | pages);
 }
 
-/*
- * Slot of a stuck page that holds @ref, if any. The slot is vacant: a list that was being filled
- * when a bad unmap claimed it may write slots afterwards, which hold nothing.
- */
+/* Slot of a stuck page that holds @ref, if any. The slot is vacant, so no unmap finds the page. */
 static u64 xs_stuck_slot(xs_ref_t ref)
 {
 	return xs_ref_can_be_held(ref) ? xs_slot_vacant_with_ref(xs_slot_one(ref)) :
@@ -112,9 +109,7 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	for (u32 i = 0; i < pages; i++) {
 		xs_slot_t *slot = xs_block_slot(block, page + i);
-		u64 held = xs_a64_read(slot);
-		xs_ref_t ref = xs_slot_is_vacant(held) ? xs_slot_vacant_ref(held) :
-							 XS_REF_NONE;
+		xs_ref_t ref = xs_slot_vacant_ref(xs_a64_read(slot));
 
 		xs_a64_set(slot, XS_SLOT_VACANT);
 		if (xs_ref_can_be_held(ref))

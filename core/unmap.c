@@ -249,8 +249,7 @@ static bool xs_claim_defer(struct xs_engine *engine,
 
 /*
  * Handles a claim that the backend could not remove: holds the memory if possible, and keeps
- * the IOVAs. A bad unmap may claim a list that is being filled, with slots that are not written
- * yet: such a claim is not held.
+ * the IOVAs.
  */
 static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 				       const struct xs_claim *claim,

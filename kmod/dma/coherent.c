@@ -34,9 +34,13 @@ static int fill_contiguous(struct xs_engine *engine, u64 iova, u64 start,
 			   u32 count, u32 prot)
 {
 	u64 phys[XS_BLOCK_PAGES];
+	int error;
 
-	if (count > XS_BLOCK_PAGES)
-		return xs_engine_fill(engine, iova, start, count, prot);
+	if (count > XS_BLOCK_PAGES) {
+		error = xs_engine_fill(engine, iova, start, count, prot);
+		xs_engine_publish(engine, iova, count);
+		return error;
+	}
 	for (u32 i = 0; i < count; i++)
 		phys[i] = start + ((u64)i << PAGE_SHIFT);
 	return xs_engine_fill_each(engine, iova, phys, count, prot);
@@ -113,6 +117,7 @@ static int fill_each(struct xs_engine *engine, u64 iova, struct page **pages,
 	for (i = 0; i < count && !error; i++)
 		error = xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
 				       page_to_phys(pages[i]), 1, prot);
+	xs_engine_publish(engine, iova, count);
 	return error;
 }
 

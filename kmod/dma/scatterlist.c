@@ -69,8 +69,8 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
  * Maps the segments of a range of more pages than a block. Physically contiguous segments are
  * mapped in one call.
  */
-static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
-		   int nents, u64 iova, u32 prot)
+static int sg_fill_segments(struct xs_engine *engine, struct scatterlist *sgl,
+			    int nents, u64 iova, u32 prot)
 {
 	u64 extent_iova = 0, extent_phys = 0;
 	struct scatterlist *sg;
@@ -97,6 +97,16 @@ static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
 		extent_pages += sg_size(sg);
 	}
 	return xs_engine_fill(engine, extent_iova, extent_phys, extent_pages, prot);
+}
+
+/* As xs_engine_fill_each(), for a range of more pages than a block. */
+static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl, int nents,
+		   u64 iova, u32 pages, u32 prot)
+{
+	int error = sg_fill_segments(engine, sgl, nents, iova, prot);
+
+	xs_engine_publish(engine, iova, pages);
+	return error;
 }
 
 /* As on the kernel's own path. A driver may walk a list up to the first length of 0. */
@@ -191,7 +201,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 		error = phys ?
 			xs_engine_fill_each(&backend->engine, iova, phys, pages,
 					    prot) :
-			sg_fill(&backend->engine, sgl, nents, iova, prot);
+			sg_fill(&backend->engine, sgl, nents, iova, pages, prot);
 		iova = map_end(backend, iova, pages, error, &lost);
 	}
 	srcu_read_unlock(&xs_backend_srcu, section);

@@ -367,9 +367,11 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 	if (backend)
 		iova = xs_engine_alloc_iova(&backend->engine, pages,
 					    last_address(dev, *dev->dma_mask));
-	if (iova)
+	if (iova) {
 		error = xs_engine_fill(&backend->engine, iova, phys & PAGE_MASK,
 				       pages, prot_of(dir, attrs) | IOMMU_MMIO);
+		xs_engine_publish(&backend->engine, iova, pages);
+	}
 	if (error) {
 		xs_backend_undo(backend, iova, pages, error);
 		iova = 0;

@@ -166,6 +166,7 @@ static int fill_large(struct sim_mapping *mapping, u32 page)
 		error = fill_part(mapping, page, i);
 		page += mapping->part_pages[i];
 	}
+	xs_engine_publish(&sim.engine, mapping->iova, mapping->pages);
 	return error;
 }
 

@@ -728,98 +728,112 @@ static void to_the_end(void)
 	}
 }
 
-#define HALF	4	/* pages of a list that is half filled */
+#define LIST	4	/* most pages of a list that is being filled */
 
 static struct {
 	u64 iova;
 	u32 pages;
 	bool unmapped;
-} half;
+} early;
 
-static void unmap_half(struct world *world)
+static void unmap_early(struct world *world)
 {
-	half.unmapped = xs_engine_unmap(&world->engine, half.iova, half.pages, true);
+	early.unmapped |= xs_engine_unmap(&world->engine, early.iova, early.pages, true);
+}
+
+/* The test drives the IOVAs of the list without the world's driver. */
+static void own_list(struct world *world, u32 pages, u64 flags)
+{
+	u64 page = (early.iova >> XS_PAGE_LG2) - world->first_page;
+
+	for (u32 i = 0; i < pages; i++)
+		world->owner[page + i] = world->last_serial * OWNER_SERIAL | flags;
 }
 
 /*
- * Fill a list of a page of @first and pages of @others, which fails. A bad unmap of the
- * first @pages pages comes when the list has one slot.
+ * Fill a list of @pages pages of @memory, no two of which are neighbours. A bad unmap of the
+ * first @named pages comes before, and when the list has its first slot.
  */
-static void fill_half(struct world *world, const struct mapping *first,
-		      const struct mapping *others, u32 pages)
+static void fill_early(struct world *world, const struct mapping *memory, u32 pages, u32 named,
+		       bool fails)
 {
-	/* No neighbours, so each page has a slot. */
-	const u64 phys[HALF] = {
-		(u64)first->page << XS_PAGE_LG2,
-		(u64)others->page << XS_PAGE_LG2,
-		(u64)(others->page + 2) << XS_PAGE_LG2,
-		(u64)(others->page + 4) << XS_PAGE_LG2,
-	};
-	u64 page;
+	u64 phys[LIST];
 
-	half.pages = pages;
-	half.iova = xs_engine_alloc_iova(&world->engine, HALF, LAST);
-	page = (half.iova >> XS_PAGE_LG2) - world->first_page;
+	for (u32 i = 0; i < pages; i++)
+		phys[i] = (u64)(memory->page + 2 * i) << XS_PAGE_LG2;
+	early.pages = named;
+	early.unmapped = false;
+	early.iova = xs_engine_alloc_iova(&world->engine, pages, LAST);
 	++world->last_serial;
-	for (u32 i = 0; i < HALF; i++)
-		world->owner[page + i] = world->last_serial * OWNER_SERIAL;
-	/* The engine counts the references before it writes the first slot. */
-	world->ref_asked_in = HALF + 2;
-	world->ref_asked = unmap_half;
-	world->map_fails_in = 1;
-	CHECK(xs_engine_fill_each(&world->engine, half.iova, phys, HALF, PROT_READ_));
+	own_list(world, pages, 0);
+	unmap_early(world);
+	/* The engine counts the references of several pages before it writes the first slot. */
+	world->ref_asked_in = pages > 1 ? pages + 2 : 1;
+	world->ref_asked = unmap_early;
+	world->map_fails_in = fails;
+	CHECK(fails == !!xs_engine_fill_each(&world->engine, early.iova, phys, pages,
+					     PROT_READ_));
 	CHECK(!world->ref_asked_in && !world->map_fails_in);
 }
 
-/* @pages: as above; @fails: so many removals fail. */
-static void check_half(struct world *world, u32 pages, u32 fails)
+static void check_early(struct world *world, u32 pages, u32 named, bool fails)
 {
-	struct mapping first = map(world, 1, MEMORY_COUNTED);
-	struct mapping others = map(world, 2 * HALF, MEMORY_COUNTED);
-	struct mapping before = map(world, HALF, MEMORY_COUNTED);
-	u32 stuck = fails ? HALF : 0, warnings = pages < HALF;
+	struct mapping memory = map(world, 2 * LIST, MEMORY_COUNTED);
 
-	/* The driver keeps the memory, and the list gets the IOVAs. */
-	driver_unmap_only(world, &before, true);
-	if (pages < HALF)
-		world->parts_fail = fails;
-	else
-		world->removal_fails_in = fails;
-	fill_half(world, &first, &others, pages);
-	CHECK(half.iova == before.iova);
-	CHECK(half.unmapped == (pages == HALF && !fails));
-	CHECK(xs_engine_stuck_pages(&world->engine) == stuck);
-	/* Only memory in a slot of the list may be held. */
-	for (u32 i = 0; i < HALF; i++)
-		CHECK(world->memory[before.page + i].refs == 1);
-	/* The driver's own unmap, after the failed map, finds no mapping or a torn one. */
-	warnings += stuck || pages == HALF;
-	CHECK(xs_engine_unmap(&world->engine, half.iova, HALF, true) ==
-	      (!stuck && pages < HALF));
-	CHECK(world_warnings() == warnings);
-	xs_engine_mend(&world->engine, false);
-	CHECK(!xs_engine_retry(&world->engine));
-	world->stuck_pages = 0;
-	CHECK(world->memory[first.page].refs == 1);
-	for (u32 i = 0; i < 2 * HALF; i++)
-		CHECK(world->memory[others.page + i].refs == 1);
-	CHECK(xs_engine_live_pages(&world->engine) == 1 + 2 * HALF);
-	driver_free(world, &before);
-	check_again(world, &before);
-	driver_unmap(world, &others, true);
-	driver_unmap(world, &first, true);
+	fill_early(world, &memory, pages, named, fails);
+	CHECK(!early.unmapped && world_warnings() == 2);
+	CHECK(xs_engine_live_pages(&world->engine) == 2 * LIST + pages);
+	own_list(world, pages, fails ? 0 : OWNER_MAPPED);
+	for (u32 i = 0; i < pages; i++)
+		CHECK(world_reachable(world, early.iova + i * XS_PAGE_BYTES) == !fails);
+	own_list(world, pages, 0);
+	/* The driver's own unmap finds the list, once. */
+	CHECK(xs_engine_unmap(&world->engine, early.iova, pages, fails));
+	CHECK(!xs_engine_unmap(&world->engine, early.iova, pages, true));
+	CHECK(world_warnings() == 1);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	for (u32 i = 0; i < 2 * LIST; i++)
+		CHECK(world->memory[memory.page + i].refs == 1);
+	CHECK(xs_engine_live_pages(&world->engine) == 2 * LIST);
+	driver_unmap(world, &memory, true);
+}
+
+/* A bad unmap comes before a larger list is filled, and between its parts. */
+static void check_early_large(struct world *world)
+{
+	struct mapping memory = map(world, 2, MEMORY_COUNTED);
+	u32 pages = 2 * XS_BLOCK_PAGES;
+
+	early.pages = pages;
+	early.unmapped = false;
+	early.iova = xs_engine_alloc_iova(&world->engine, pages, LAST);
+	++world->last_serial;
+	own_list(world, pages, 0);
+	unmap_early(world);
+	for (u32 i = 0; i < 2; i++) {
+		CHECK(!xs_engine_fill(&world->engine, early.iova + i * XS_PAGE_BYTES,
+				      (u64)(memory.page + i) << XS_PAGE_LG2, 1, PROT_READ_));
+		unmap_early(world);
+	}
+	CHECK(!early.unmapped && world_warnings() == 3);
+	xs_engine_publish(&world->engine, early.iova, pages);
+	CHECK(xs_engine_unmap(&world->engine, early.iova, pages, true));
+	CHECK(!world_warnings());
+	driver_unmap(world, &memory, true);
 }
 
 /* A bad unmap of a list's IOVAs, or of some of them, comes while the list is filled. */
-static void half_filled(void)
+static void early_unmap(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
 		struct world *world = begin_remembering(&xs_policies[i]);
 
-		for (u32 fails = 0; fails < 2; fails++) {
-			check_half(world, HALF, fails);
-			check_half(world, HALF - 1, fails);
-		}
+		for (u32 pages = 1; pages <= LIST; pages++)
+			for (u32 named = 1; named <= pages; named++) {
+				check_early(world, pages, named, false);
+				check_early(world, pages, named, true);
+			}
+		check_early_large(world);
 		world_end(world);
 	}
 }
@@ -1323,7 +1337,7 @@ const struct test bad_unmap_tests[] = {
 	{ "bad_unmap_removed_twice", removed_twice },
 	{ "bad_unmap_to_the_end", to_the_end },
 	{ "bad_unmap_failing", failing },
-	{ "bad_unmap_half_filled", half_filled },
+	{ "bad_unmap_early", early_unmap },
 	{ "bad_unmap_meanwhile", meanwhile },
 	{ "bad_unmap_twice", twice },
 	{ "bad_unmap_twice_at_once", twice_at_once, .threads = true },

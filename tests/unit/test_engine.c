@@ -1009,6 +1009,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 			      (policy->hold == XS_HOLD_PAGES));
 		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 		iova = xs_engine_alloc_iova(engine, pages, LAST);
+		xs_engine_publish(engine, iova, pages);
 		world->last_serial++;
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =

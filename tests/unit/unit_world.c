@@ -1175,6 +1175,7 @@ static int fill_parts(struct xs_engine *engine, const struct mapping *mapping,
 				       phys_of(mapping->page + at), part,
 				       mapping->prot);
 	}
+	xs_engine_publish(engine, iova, pages);
 	return error;
 }
 

@@ -314,8 +314,10 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
  * @pages: number of pages
  * @last: highest IOVA in bytes, inclusive
  *
- * The caller then fills the range, and frees it, filled or not, by a single
- * xs_engine_unmap() of the whole range.
+ * The caller then fills the range by one xs_engine_fill_each(), or by any number of
+ * xs_engine_fill() and one xs_engine_publish(). From then on the range is a mapping; before, no
+ * unmap finds the range. A single xs_engine_unmap() of the whole range frees the range, also if
+ * a fill has failed.
  *
  * Context: any.
  * Return: the IOVA in bytes; 0 on failure.
@@ -330,8 +332,8 @@ u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last);
  * @pages: size of the whole range, at most XS_BLOCK_PAGES
  * @prot: passed to the backend
  *
- * Called once for a range. On failure, which counts as a failed map, any subset of the pages
- * may be mapped.
+ * Called once for a range. On return the range is a mapping. On failure, which counts as a
+ * failed map, any subset of the pages may be mapped.
  *
  * Context: any.
  * Return: 0; -ENOMEM: undo by xs_engine_unmap(); XS_MAP_NOT_UNDONE: undo by a single
@@ -341,7 +343,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);
 
 /**
- * xs_engine_fill - map contiguous memory to a part of an allocated range larger than a block
+ * xs_engine_fill - map contiguous memory to a part of an allocated range
  * @engine: engine
  * @iova: start of the part in bytes
  * @phys: physical address in bytes, page aligned
@@ -357,6 +359,19 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
  */
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
+
+/**
+ * xs_engine_publish - make a range that xs_engine_fill() has filled a mapping
+ * @engine: engine
+ * @iova: from xs_engine_alloc_iova()
+ * @pages: size of the whole range
+ *
+ * Called once for a range, after the last xs_engine_fill(), also if that call has failed, or
+ * without any. Nothing holds the memory of a range of at most a block.
+ *
+ * Context: any.
+ */
+void xs_engine_publish(struct xs_engine *engine, u64 iova, u32 pages);
 
 /**
  * xs_engine_map_unflushed - xs_engine_map() for a batch-aware driver, without the flush

@@ -297,6 +297,64 @@ static const struct ex_program same_run = {
 	.threads = { unmap_and_map_same, unmap_known }, .finish = undone_by_now
 };
 
+/* The same with a list: no unmap finds the list before all its pages are mapped. */
+static u64 map_list(void)
+{
+	const u64 phys[] = { 0, XS_PAGE_BYTES, 2 * XS_PAGE_BYTES };
+	u64 found = xs_engine_alloc_iova(&engine, pages, ~0ULL);
+
+	ex_assert(found);
+	if (pages > XS_BLOCK_PAGES) {
+		ex_assert(!xs_engine_fill(&engine, found, 0, 1, 3));
+		ex_assert(!xs_engine_fill(&engine, found + XS_PAGE_BYTES, XS_PAGE_BYTES, pages - 1,
+					  3));
+		xs_engine_publish(&engine, found, pages);
+	} else {
+		ex_assert(!xs_engine_fill_each(&engine, found, phys, pages, 3));
+	}
+	return found;
+}
+
+static void begin_list(u32 pages_)
+{
+	begin(pages_);
+	known = map_list();
+}
+
+static void begin_list_one(void)
+{
+	begin_list(1);
+}
+
+static void begin_list_many(void)
+{
+	begin_list(3);
+}
+
+static void begin_list_run(void)
+{
+	begin_list(XS_BLOCK_PAGES + 1);
+}
+
+static void unmap_and_map_list(void)
+{
+	if (xs_engine_unmap(&engine, known, pages, true))
+		ex_assert(map_list() == known);
+}
+
+static const struct ex_program list_one = {
+	.name = "slot_list_one", .setup = begin_list_one,
+	.threads = { unmap_and_map_list, unmap_known }, .finish = undone_by_now
+};
+static const struct ex_program list_many = {
+	.name = "slot_list_many", .setup = begin_list_many,
+	.threads = { unmap_and_map_list, unmap_known }, .finish = undone_by_now
+};
+static const struct ex_program list_run = {
+	.name = "slot_list_run", .setup = begin_list_run,
+	.threads = { unmap_and_map_list, unmap_known }, .finish = undone_by_now
+};
+
 /*
  * Bad unmaps name pages of a mapping while the proper unmap runs: the proper unmap gets the
  * mapping, in any order, and nothing is left afterwards.
@@ -385,5 +443,6 @@ static const struct ex_program torn_stuck = {
 
 const struct ex_program *const slot_programs[] = {
 	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
-	&own_again, &same_many, &same_run, &torn, &torn_mend, &torn_stuck, NULL
+	&own_again, &same_many, &same_run, &list_one, &list_many, &list_run, &torn, &torn_mend,
+	&torn_stuck, NULL
 };

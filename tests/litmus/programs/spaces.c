@@ -98,6 +98,7 @@ static void reserve_run(void)
 	u64 found = xs_engine_alloc_iova(&engine, 2 * XS_BLOCK_PAGES, ~0ULL);
 
 	ex_assert(found == iova);
+	xs_engine_publish(&engine, found, 2 * XS_BLOCK_PAGES);
 }
 
 static void unmap_wild_run(void)

@@ -56,7 +56,9 @@
 #define SAMPLE_PAGES 1024
 #define WARMUP_PAGES 8192
 #define EMPTY_POLLS 32
+#ifndef SETTLE_MS
 #define SETTLE_MS 50	/* for timers of an earlier run, such as a flush queue's 10 ms */
+#endif
 
 enum section { SECTION_MAP, SECTION_UNMAP, SECTION_FLUSH, SECTION_COUNT };
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from rich.console import Console
 from tests.python import guests
 
 from xsmmu.errors import UserError
-from xsmmu_lab.native import build, figures, machine, plan, run
+from xsmmu_lab.native import build, figures, machine, plan, rounds, run, statistics
 from xsmmu_lab.native.build import Machine
+from xsmmu_lab.native.rounds import Rounds, TooNoisyError
 from xsmmu_lab.setup.initramfs import Image
 
 _FUSED = plan.Case("fused", wait_ns=1000)
@@ -33,7 +35,8 @@ def _event(case: plan.Case = _FUSED, **changes: Any) -> dict[str, Any]:
         "driver": case.driver,
         "wait_ns": case.wait_ns,
         "cpus": case.cpus,
-        "calibration": {"least_ps": 10690, "median_ps": 10700, "clock_khz": 2300000},
+        "calibration": [{"cmpxchg_ps": [10700, 10710], "work_ps": [361, 362], "clock_khz": 2300000}] * case.cpus,
+        "waited": 0.0,
         "sent": [32, 0, 0],
         "counted": [32, 0, 0],
         "micro": [micro] * case.cpus,
@@ -41,22 +44,63 @@ def _event(case: plan.Case = _FUSED, **changes: Any) -> dict[str, Any]:
     }
 
 
-def _runs(cmpxchg: list[float], case: plan.Case = _FUSED, ns: float = 25.0) -> list[figures.Run]:
-    return [figures.Run(case, ns, ns + at, value, 1024, (1, 0, 0), (1, 0, 0)) for at, value in enumerate(cmpxchg)]
+def _run(case: plan.Case = _FUSED, swap: float = 10700, work: float = 361, waited: float = 0.0) -> figures.Run:
+    calibrations = {
+        (1, 0, f"{kind} {when}"): 360.0 for kind in ("cmpxchg_ps", "work_ps") for when in ("before", "after")
+    }
+    calibrations |= {(1, 0, "cmpxchg_ps after"): swap, (1, 0, "work_ps before"): work}
+    return figures.Run(case, 20.0, 30.0, calibrations, waited, 1024, (1, 0, 0), (1, 0, 0))
+
+
+class _Clock:
+    """A clock that advances by a step whenever it is read."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.at, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.at += self.step
+        return self.at
+
+
+def _made(
+    cases: list[plan.Case], wanted: int, run: Callable[[plan.Case, int], figures.Run], step: float = 0.0
+) -> Rounds:
+    """Rounds whose n-th run is invented."""
+    made = Rounds(cases, wanted, _Clock(step))
+    for case in made.order():
+        made.runs.append(run(case, len(made.runs)))
+    return made
 
 
 def test_cases_are_interleaved() -> None:
-    cases = plan.cases((0, 1000), quick=True)
-    lines = plan.script(cases, 3).splitlines()
-    assert lines == lines[: len(cases)] * 3
-    assert len(set(lines)) == len(cases)
+    cases = plan.in_order_of_runs(plan.cases((0, 1000), quick=True))
+    assert sorted(map(str, cases)) == sorted(map(str, plan.cases((0, 1000), quick=True)))
+    made = _made(cases, 3, lambda case, _: _run(case))
+    assert [run.case for run in made.runs] == cases * 3
+    lines = {case.line() for case in cases}
+    assert len(lines) == len(cases)
     assert "measure fused-direct batch-aware 1000 1 ring=1024 rounds=64" in lines
     assert {case.policy for case in cases} >= {"passthrough", "kernel-strict", "kernel-lazy", "copy", "strict-direct"}
 
 
+def test_the_driver_is_bound_once_for_all_cases_of_a_policy() -> None:
+    kinds = [(case.policy, case.driver) for case in plan.in_order_of_runs(plan.cases())]
+    changes = [kind for at, kind in enumerate(kinds) if at == 0 or kind != kinds[at - 1]]
+    assert len(changes) == len(set(kinds))
+
+
+def test_fewer_polls_where_each_unmap_waits() -> None:
+    assert plan.Case("strict-direct", wait_ns=300).line().endswith("rounds=16")
+    assert plan.Case("kernel-strict", wait_ns=300, ring=64).line().endswith("ring=64 rounds=256")
+    assert plan.Case("strict").line().endswith("rounds=64")
+    assert plan.Case("lazy", wait_ns=300).line().endswith("rounds=64")
+
+
 def test_a_run_is_read() -> None:
     run = figures.run_of(_event(), _FUSED)
-    assert (run.ns, run.cmpxchg_ns, run.sent) == (50.5, 10.7, (32, 0, 0))
+    assert (run.ns, run.cmpxchg_ns, run.sent) == (50.5, 10.705, (32, 0, 0))
+    assert run.calibrations[1, 0, "work_ps after"] == 362
     [row] = figures.rows([run], [_FUSED])
     assert row["ns_per_page"] == 50.5
     assert row["inv_per_page"] == 0.0156
@@ -94,28 +138,44 @@ def test_several_cpus_are_averaged() -> None:
 
 
 def test_shapes_have_lines() -> None:
-    lines = plan.script(plan.cases(), 1).splitlines()
+    lines = [case.line() for case in plan.cases()]
     assert len(set(lines)) == len(lines)
-    assert "measure copy unmodified 2000 1 ring=1024 rounds=64 bytes=1514" in lines
+    assert "measure copy unmodified 2000 1 ring=1024 rounds=16 bytes=1514" in lines
     assert "measure fused unmodified 0 1 ring=1024 rounds=64 list=32" in lines
     assert "measure fused batch-aware 0 1 ring=1024 rounds=64 walk=16" in lines
     assert "measure kernel-lazy unmodified 2000 1 ring=64 rounds=1024" in lines
 
 
-def test_disturbed_runs_are_dropped() -> None:
-    runs = _runs([10.7] * 9 + [14.0])
-    assert figures.quiet(runs) == runs[:9]
+@pytest.mark.parametrize("disturbed", [{"swap": 14000}, {"work": 600}, {"waited": 0.1}])
+def test_a_disturbed_run_is_repeated(disturbed: dict[str, float]) -> None:
+    """By each of the calibrations before and after, or by the time that another program had the CPU."""
+    strict = plan.Case("strict")
+    made = _made([_FUSED, strict], 3, lambda case, at: _run(case, **(disturbed if at == 2 else {})))
+    assert [run.case for run in made.runs] == [_FUSED, strict] * 3 + [_FUSED]
+    assert made.quiet() == [run for at, run in enumerate(made.runs) if at != 2]
+    assert made.progress() == "6 of 6 quiet runs, 7 runs made"
 
 
-def test_a_noisy_machine_is_refused() -> None:
-    with pytest.raises(UserError, match="too noisy: 3 of 9 runs"):
-        figures.quiet(_runs([10.7] * 6 + [14.0] * 3))
-    passed = [figures.Run(_PASSED, 5.0, 4.0, 10.7, 1024, (0, 0, 0), None)] * 7
-    outlier = figures.Run(_PASSED, 5.0, 14.0, 10.7, 1024, (0, 0, 0), None)
-    assert figures.quiet([*passed, outlier, outlier]) == [*passed, outlier, outlier]
-    passed += [outlier] * 3
-    with pytest.raises(UserError, match="passthrough takes"):
-        figures.quiet(passed)
+def test_the_usual_calibration_is_a_low_one() -> None:
+    """A neighbour slows most of the runs, from the first on."""
+    made = _made([_FUSED], 7, lambda case, at: _run(case, work=361 if at % 3 == 2 else 600))
+    assert len(made.runs) == 21
+    assert [run.calibrations[1, 0, "work_ps before"] for run in made.quiet()] == [361] * 7
+
+
+def _disturbed_in_passthrough(case: plan.Case, _: int) -> figures.Run:
+    return _run(case, waited=0.5 if case == _PASSED else 0.0)
+
+
+def test_a_machine_that_is_never_quiet_is_refused() -> None:
+    """After four times as many runs of a case as are wanted. The other case has no more runs than it needs."""
+    with pytest.raises(TooNoisyError, match=r"too noisy: 2 of 10 runs were quiet, and 2 of the 4 .*: end other"):
+        _made([_FUSED, _PASSED], 2, _disturbed_in_passthrough)
+
+
+def test_ten_minutes_are_enough() -> None:
+    with pytest.raises(TooNoisyError, match=r"too noisy: 10 of 24 runs were quiet, and 10 of the 20 "):
+        _made([_FUSED, _PASSED], 10, _disturbed_in_passthrough, step=24.5)
 
 
 def _pretended(folder: Path, body: str) -> Machine:
@@ -126,15 +186,35 @@ def _pretended(folder: Path, body: str) -> Machine:
     return Machine(program, "7.2", Image())
 
 
-def _boot(made: Machine) -> list[dict[str, Any]]:
+def _boot(made: Machine, *lines: str) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    machine.boot(made, "", sorted(os.sched_getaffinity(0))[:1], events.append)
+    machine.boot(made, iter(lines), sorted(os.sched_getaffinity(0))[:1], events.append)
     return events
 
 
-def test_events_are_handed_over_until_it_is_done(tmp_path: Path) -> None:
-    body = """echo 'Linux version'; echo '@{"event":"boot"}'; echo '@{"event":"done"}'; trap '' TERM; sleep 1000"""
-    assert _boot(_pretended(tmp_path, body)) == [{"event": "boot"}]
+_ANSWERING = """trap '' TERM; echo 'Linux version'; echo '@{"event":"boot"}'
+while read -r line; do echo "@{\\"event\\":\\"$line\\"}"; done; sleep 1000"""
+
+
+def test_an_event_is_answered_by_the_next_line(tmp_path: Path) -> None:
+    events = _boot(_pretended(tmp_path, _ANSWERING), "one", "two")
+    assert [event["event"] for event in events] == ["boot", "one", "two"]
+    assert all(0 <= event["waited"] < 1 for event in events)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TooNoisyError("too noisy")])
+def test_nothing_is_left_running(error: Exception, tmp_path: Path) -> None:
+    """After Ctrl-C, and on a machine that is never quiet: the lines end by an error."""
+
+    def lines() -> Iterator[str]:
+        yield "one"
+        raise error
+
+    made = _pretended(tmp_path, f"echo $$ >{tmp_path}/pid\n{_ANSWERING}")
+    with pytest.raises(BaseException) as raised:
+        machine.boot(made, lines(), sorted(os.sched_getaffinity(0))[:1], lambda _: None)
+    assert isinstance(raised.value, KeyboardInterrupt | TooNoisyError)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
 @pytest.mark.parametrize(
@@ -160,14 +240,19 @@ def test_a_silent_boot_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
 
 @pytest.mark.guest
 @pytest.mark.long
-def test_every_policy_runs_in_user_mode_linux(tmp_path: Path) -> None:
-    """All kernel modes and policies, with both kinds of tables; each run checks its counts of commands."""
+def test_every_policy_runs_in_user_mode_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernel modes and policies, with both kinds of tables; each run checks its counts of commands.
+
+    Each run counts as quiet, because other tests run at the same time.
+    """
     options = run.Options(waits=(0, 1000), rounds=1, quick=True, output=tmp_path)
     cases = plan.cases(options.waits, options.quick)
     console = Console(stderr=True)
     made = build.machine(guests.tools(), console)
-    runs = run.measure(made, cases, options.rounds, sorted(os.sched_getaffinity(0))[-1:], console)
-    assert [each.case for each in runs] == cases
+    monkeypatch.setattr(rounds, "WAITED_MAX", 1.0)
+    monkeypatch.setattr(statistics, "APART", 100.0)
+    runs = run.measure(made, cases, options.rounds, sorted(os.sched_getaffinity(0))[-1:], console).runs
+    assert {each.case for each in runs} == {*cases}
     strict = {each.case.wait_ns: each for each in runs if each.case.policy == "strict"}
     assert strict[0].sent[0] == strict[0].pages
     assert strict[1000].ns > strict[0].ns + 900, "each strict unmap waits once"

@@ -302,6 +302,7 @@ class _Measurement:
     def rows(self, counting: Path, console: Console) -> list[Json]:
         """A row for each case, with the counts of `make scale`."""
         kept = statistics.undisturbed(self.runs, Run.calibration, Run.is_disturbed)
+        statistics.check_most(len(kept), len(self.runs))
         found = []
         with console.status("counting") as status:
             for done, case in enumerate(self.cases):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rows with a median and an interval, from the runs with an undisturbed calibration."""
+"""Runs of cases, and rows with a median and an interval."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from xsmmu.errors import UserError
 from xsmmu_lab.native.plan import KERNEL, PASSTHROUGH, Case
-from xsmmu_lab.native.statistics import DROPPED_MAX, REMEDY, middle, undisturbed
+from xsmmu_lab.native.statistics import middle
 
-_PASSTHROUGH_APART: Final = 0.32
-"""Largest distance of a passthrough run from the median, as a part of the latter, for most runs."""
+_SWAP: Final = "cmpxchg_ps"
+_CALIBRATIONS: Final = (_SWAP, "work_ps")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,10 @@ class Run:
     case: Case
     map_ns: float
     unmap_ns: float
-    cmpxchg_ns: float
+    calibrations: Mapping[tuple[int, int, str], float]
+    """Picoseconds, by the number of running CPUs, the CPU, and the kind with before or after."""
+    waited: float
+    """Part of the time for which another program had the CPU."""
     pages: int
     sent: tuple[int, int, int]
     """Commands that the fake IOMMU received: page-selective, domain-selective, global."""
@@ -35,12 +38,17 @@ class Run:
         """Of a map and an unmap of a page."""
         return self.map_ns + self.unmap_ns
 
+    @property
+    def cmpxchg_ns(self) -> float:
+        """Time of a locked compare-and-swap."""
+        return statistics.median(ps for (_, _, kind), ps in self.calibrations.items() if _SWAP in kind) / 1000
+
 
 def run_of(event: Mapping[str, Any], case: Case) -> Run:
     """The run of a case, from its event; checks that both counts of commands agree."""
-    parts, calibration = event["micro"], event["calibration"]
-    ran = (event["policy"], event["driver"], event["wait_ns"], event["cpus"], len(parts))
-    if ran != (case.policy, case.driver, case.wait_ns, case.cpus, case.cpus):
+    parts, calibrated = event["micro"], event["calibration"]
+    ran = (event["policy"], event["driver"], event["wait_ns"], event["cpus"], len(parts), len(calibrated))
+    if ran != (case.policy, case.driver, case.wait_ns, case.cpus, case.cpus, case.cpus):
         raise UserError(f"User-Mode Linux ran {event['policy']} where {case.policy} was next")
     if any(part["translated"] == (case.policy == PASSTHROUGH) for part in parts):
         raise UserError(f"{case.policy}: the kernel translates as another mode does")
@@ -49,7 +57,13 @@ def run_of(event: Mapping[str, Any], case: Case) -> Run:
         case=case,
         map_ns=statistics.mean(part["map_ns_per_page"] for part in parts),
         unmap_ns=statistics.mean(part["unmap_ns_per_page"] for part in parts),
-        cmpxchg_ns=calibration["median_ps"] / 1000,
+        calibrations={
+            (case.cpus, cpu, f"{kind} {when}"): ps
+            for cpu, of_cpu in enumerate(calibrated)
+            for kind in _CALIBRATIONS
+            for when, ps in zip(("before", "after"), of_cpu[kind], strict=True)
+        },
+        waited=event["waited"],
         pages=sum(part["pages_unmapped"] for part in parts),
         sent=_three(event["sent"]),
         counted=None if counted is None else _three(counted),
@@ -62,19 +76,6 @@ def run_of(event: Mapping[str, Any], case: Case) -> Run:
 def _three(values: Sequence[int]) -> tuple[int, int, int]:
     page, domain, everything = values
     return page, domain, everything
-
-
-def quiet(runs: Sequence[Run]) -> list[Run]:
-    """The runs whose calibration is near the median of all. Raises if the machine is too noisy for any to count."""
-    kept = undisturbed(runs, lambda run: {"cmpxchg": run.cmpxchg_ns})
-    for case in dict.fromkeys(run.case for run in kept if run.case.policy == PASSTHROUGH):
-        values = [run.ns for run in kept if run.case == case]
-        usual = statistics.median(values)
-        far = [value for value in values if abs(value - usual) > _PASSTHROUGH_APART * usual]
-        if len(far) > DROPPED_MAX * len(values):
-            span = f"{min(values):.1f} to {max(values):.1f} ns a page"
-            raise UserError(f"this machine is too noisy: passthrough takes {span}: {REMEDY}")
-    return kept
 
 
 def rows(runs: Sequence[Run], cases: Sequence[Case]) -> list[dict[str, Any]]:

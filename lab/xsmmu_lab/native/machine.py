@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -11,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +26,17 @@ _OUTPUT_MAX_BYTES: Final = 16 << 20
 _LAST_LINES: Final = 20
 
 
-def boot(machine: Machine, plan: str, cpus: Sequence[int], on_event: Callable[[dict[str, Any]], None]) -> None:
-    """Boot with a plan, pinned to these CPUs of the host, and hand over each event until it is done."""
+def boot(
+    machine: Machine, lines: Iterator[str], cpus: Sequence[int], on_event: Callable[[dict[str, Any]], None]
+) -> None:
+    """Boot, pinned to these CPUs of the host, and hand over each event. The answer to an event is the next line.
+
+    `lines` may depend on all events before. The machine is ended where they end. The field `waited` of an event is the
+    part of the time since the line for which the machine was ready to run, and another program had its CPU.
+    """
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="xsmmu-native-", dir=shared if shared.is_dir() else None) as name:
         folder = Path(name)
-        machine.image.add("plan", plan.encode())
         (folder / "image").write_bytes(machine.image.archive())
         argv = [
             str(machine.program),
@@ -39,11 +45,11 @@ def boot(machine: Machine, plan: str, cpus: Sequence[int], on_event: Callable[[d
             "seccomp=on",
             f"initrd={folder / 'image'}",
             f"uml_dir={folder}/",
-            *("con=null", "con0=null,fd:1", "loglevel=5", "panic=-1"),
+            *("con=null", "con0=fd:0,fd:1", "loglevel=5", "panic=-1", "rcupdate.rcu_expedited=1"),
         ]
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"PATH": "/usr/bin:/bin", "TMPDIR": name, "HOME": name},
@@ -51,13 +57,40 @@ def boot(machine: Machine, plan: str, cpus: Sequence[int], on_event: Callable[[d
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
         try:
-            _listen(process, on_event)
+            _converse(process, lines, on_event)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.communicate()
 
 
-def _listen(process: subprocess.Popen[bytes], on_event: Callable[[dict[str, Any]], None]) -> None:
+def _converse(
+    process: subprocess.Popen[bytes], lines: Iterator[str], on_event: Callable[[dict[str, Any]], None]
+) -> None:
+    assert process.stdin is not None
+    began, waited = time.monotonic_ns(), _waited_ns(process.pid)
+    for event in _events(process):
+        event["waited"] = (_waited_ns(process.pid) - waited) / max(time.monotonic_ns() - began, 1)
+        on_event(event)
+        line = next(lines, None)
+        if line is None:
+            return
+        began, waited = time.monotonic_ns(), _waited_ns(process.pid)
+        with contextlib.suppress(BrokenPipeError):  # the next read of its output finds the end
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+
+
+def _waited_ns(pid: int) -> int:
+    """Time that threads of a process were ready to run while another program had their CPU; 0 if not readable."""
+    total = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            total += int(file.read_text().split()[1])
+    return total
+
+
+def _events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    """Events until the machine ends. Raises for an error, an end, silence, and too much output."""
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -84,9 +117,8 @@ def _listen(process: subprocess.Popen[bytes], on_event: Callable[[dict[str, Any]
             event = _event(text)
             if event["event"] == "error":
                 raise UserError(f"in User-Mode Linux: {event['message']}", list(last)[:-1])
-            if event["event"] == "done":
-                return
-            on_event(event)
+            yield event
+            heard = time.monotonic()
 
 
 def _event(text: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cases and their order: all cases once, then all once more, so that a slower hour of the machine slows all."""
+"""The cases of `make native`, and the line that asks for a run of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,14 +12,17 @@ from xsmmu_lab import policies
 WAITS_NS: Final = (0, 300, 1000, 2000)
 ROUNDS: Final = 7
 PASSTHROUGH: Final = "passthrough"
-KERNEL: Final = (PASSTHROUGH, "kernel-strict", "kernel-lazy")
+_KERNEL_STRICT: Final = "kernel-strict"
+KERNEL: Final = (PASSTHROUGH, _KERNEL_STRICT, "kernel-lazy")
 UNMODIFIED: Final = "unmodified"
 AWARE: Final = "batch-aware"
 RING: Final = 1024
 PAGE: Final = 4096
 
 _POLLS: Final = 64
-"""Polls of each run."""
+"""Polls of a run with the large ring; other rings have as many pages."""
+_POLLS_SLOW: Final = 16
+"""The same where each unmap waits."""
 _WALK_MIB: Final = 16
 _DIRECT: Final = "-direct"
 
@@ -47,9 +50,17 @@ class Case:
             return "none"
         return "direct" if self.policy.endswith(_DIRECT) else "kernel"
 
+    def __str__(self) -> str:
+        return f"{self.policy}, {self.driver}, wait {self.wait_ns} ns"
+
+    def _waits_each_unmap(self) -> bool:
+        name = self.policy.removesuffix(_DIRECT)
+        return name == _KERNEL_STRICT or any(each.name == name and "unmap" in each.flushes for each in policies.table())
+
     def line(self) -> str:
-        """The plan's line."""
-        words = [f"ring={self.ring}", f"rounds={_POLLS * RING // self.ring}"]
+        """The line that asks for a run."""
+        polls = _POLLS_SLOW if self.wait_ns and self._waits_each_unmap() else _POLLS
+        words = [f"ring={self.ring}", f"rounds={polls * RING // self.ring}"]
         words += [f"pages={self.pages}"] if self.pages > 1 else []
         words += [f"bytes={self.bytes}"] if self.bytes < PAGE else []
         words += [f"list={self.list}"] if self.list else []
@@ -72,6 +83,12 @@ def on_cpus(cpus: int, waits: Sequence[int] = WAITS_NS) -> list[Case]:
     return [replace(case, cpus=count) for wait in waits[:1] for case in _pages(wait) for count in (1, cpus)]
 
 
+def in_order_of_runs(cases: Sequence[Case]) -> list[Case]:
+    """The cases of a policy and kind of driver one after the other: the driver is bound anew where either changes."""
+    kinds = list(dict.fromkeys((case.policy, case.driver) for case in cases))
+    return sorted(cases, key=lambda case: kinds.index((case.policy, case.driver)))
+
+
 def _pages(wait_ns: int) -> Iterator[Case]:
     """Single pages of a large ring under each mode and policy."""
     for name in KERNEL:
@@ -92,9 +109,3 @@ def _shapes(wait_ns: int) -> Iterator[Case]:
     for size in (256, 1514):
         for policy in (*KERNEL, "copy"):
             yield Case(policy, wait_ns=wait_ns, bytes=size)
-
-
-def script(measured: Iterable[Case], rounds: int) -> str:
-    """The plan of a boot: A B C, A B C, ..."""
-    lines = [case.line() for case in measured]
-    return "".join(f"{line}\n" for _ in range(rounds) for line in lines)

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.status import Status
 
 from xsmmu import kernel, output
 from xsmmu.errors import UserError
 from xsmmu_lab.native import accepted, build, figures, machine, plan
+from xsmmu_lab.native.rounds import Rounds, TooNoisyError
 from xsmmu_lab.native.statistics import middle
 from xsmmu_lab.native.summary import write
 from xsmmu_lab.project import RESULTS, commit
@@ -24,6 +24,8 @@ from xsmmu_lab.setup import host
 from xsmmu_lab.setup.root import ensure
 
 FOLDER: Final = RESULTS / "native"
+_SHOWN_EACH: Final = 16
+"""Runs between two updates of the progress, which looks at all runs until then."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,15 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     _check_clock()
     made = build.machine(ensure(host.cache_dir(), console), console)
     cases = plan.cases(options.waits, options.quick)
-    runs = measure(made, cases, options.rounds, cpus[-1:], console)
-    kept = figures.quiet(runs)
+    found = measure(made, cases, options.rounds, cpus[-1:], console)
+    kept = found.quiet()
     summary: dict[str, Any] = {
         "cpu": kernel.model() or "unknown",
         "kernel": made.release,
         "commit": measured,
         "rounds": options.rounds,
-        "runs": len(runs),
-        "dropped": len(runs) - len(kept),
+        "runs": len(found.runs),
+        "dropped": len(found.runs) - len(kept),
         "cmpxchg_ns": round(middle([each.cmpxchg_ns for each in kept])[0], 2),
         "rows": figures.rows(kept, cases),
     }
@@ -77,34 +79,37 @@ def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], cons
     if len(cpus) < 2:
         return {"rows": [], "why_none": "this process may use one CPU only"}
     cases = plan.on_cpus(len(cpus), options.waits)
-    runs = measure(made, cases, options.rounds, cpus, console)
     try:
-        kept = figures.quiet(runs)
-    except UserError as error:
+        found = measure(made, cases, options.rounds, cpus, console)
+    except TooNoisyError as error:
         return {"rows": [], "why_none": error.message}
-    return {"rows": figures.rows(kept, cases), "runs": len(runs), "dropped": len(runs) - len(kept)}
+    kept = found.quiet()
+    return {"rows": figures.rows(kept, cases), "runs": len(found.runs), "dropped": len(found.runs) - len(kept)}
 
 
 def measure(
-    made: build.Machine, cases: Sequence[plan.Case], rounds: int, cpus: Sequence[int], console: Console
-) -> list[figures.Run]:
-    """One boot, pinned to these CPUs of the host."""
-    wanted = iter([*cases] * rounds)
-    total = len(cases) * rounds
-    runs: list[figures.Run] = []
+    made: build.Machine, cases: Sequence[plan.Case], wanted: int, cpus: Sequence[int], console: Console
+) -> Rounds:
+    """One boot, pinned to these CPUs of the host, with as many quiet runs of each case as wanted."""
+    rounds = Rounds(plan.in_order_of_runs(cases), wanted)
+    where = f"User-Mode Linux on {len(cpus)} CPU{'s' * (len(cpus) > 1)}"
+    asked: list[plan.Case] = []
 
-    def show(status: Status) -> None:
-        status.update(f"User-Mode Linux on {len(cpus)} CPU{'s' * (len(cpus) > 1)}: {len(runs)} of {total} runs")
+    def lines() -> Iterator[str]:
+        for case in rounds.order():
+            asked.append(case)
+            yield case.line()
 
-    with console.status("User-Mode Linux: booting") as status:
+    with console.status(f"{where}: booting") as status:
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "run":
-                runs.append(figures.run_of(event, next(wanted)))
-            show(status)
+                rounds.runs.append(figures.run_of(event, asked[-1]))
+            if len(rounds.runs) % _SHOWN_EACH == 0:
+                status.update(f"{where}: {rounds.progress()}")
 
-        machine.boot(made, plan.script(cases, rounds), cpus, on_event)
-    return runs
+        machine.boot(made, lines(), cpus, on_event)
+    return rounds
 
 
 def show(summary: dict[str, Any]) -> None:

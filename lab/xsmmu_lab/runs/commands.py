@@ -325,7 +325,7 @@ def packages() -> None:
 
 @lab.command()
 @click.option("--wait", type=click.IntRange(0, 100_000), multiple=True, help="Wait of the IOMMU in ns; repeatable.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=7, show_default=True, help="Runs of each case.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=7, show_default=True, help="Quiet runs of each case.")
 @click.option("--quick", is_flag=True, help="Only single pages, on one CPU.")
 @click.option(
     "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; repeatable; default: the last two."

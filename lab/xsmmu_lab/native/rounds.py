@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The order of runs: all cases once, then all once more, so that a slower hour of the machine slows all.
+
+Once a case has enough quiet runs, later rounds leave it out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from xsmmu.errors import UserError
+from xsmmu_lab.native.figures import Run
+from xsmmu_lab.native.plan import Case
+from xsmmu_lab.native.statistics import REMEDY, undisturbed
+
+TIMES_MAX: Final = 4
+"""Most runs of a case, as a multiple of the quiet runs that it needs."""
+LIMIT_S: Final = 600
+WAITED_MAX: Final = 0.02
+"""Largest part of a run for which another program may have its CPU."""
+
+
+class TooNoisyError(UserError):
+    """Too few runs were quiet."""
+
+
+@dataclass
+class Rounds:
+    """Runs of cases, until each case has enough quiet ones."""
+
+    cases: Sequence[Case]
+    wanted: int
+    """Quiet runs of each case."""
+    now: Callable[[], float] = time.monotonic
+    runs: list[Run] = field(default_factory=list)
+
+    def quiet(self) -> list[Run]:
+        """The quiet runs, as far as the runs until now tell."""
+        return undisturbed(self.runs, lambda run: run.calibrations, lambda run: run.waited > WAITED_MAX)
+
+    def enough(self) -> int:
+        """The number of quiet runs, without those that no case needs."""
+        return sum(min(count, self.wanted) for count in self._counts().values())
+
+    def progress(self) -> str:
+        """For people."""
+        return f"{self.enough()} of {self.wanted * len(self.cases)} quiet runs, {len(self.runs)} runs made"
+
+    def _counts(self) -> Counter[Case]:
+        return Counter(run.case for run in self.quiet())
+
+    def order(self) -> Iterator[Case]:
+        """The case of each run; `runs` must have the run before the next case is asked for.
+
+        Raises TooNoisyError if the machine is too noisy.
+        """
+        until = self.now() + LIMIT_S
+        for _ in range(TIMES_MAX * self.wanted):
+            counts = self._counts()
+            lacking = [case for case in self.cases if counts[case] < self.wanted]
+            if not lacking:
+                return
+            for case in lacking:
+                if self.now() > until:
+                    raise self._too_noisy()
+                yield case
+        if self.enough() < self.wanted * len(self.cases):
+            raise self._too_noisy()
+
+    def _too_noisy(self) -> TooNoisyError:
+        return TooNoisyError(
+            f"this machine is too noisy: {len(self.quiet())} of {len(self.runs)} runs were quiet, and"
+            f" {self.enough()} of the {self.wanted * len(self.cases)} that are needed: {REMEDY}"
+        )

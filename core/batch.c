@@ -25,8 +25,20 @@ u64 xs_batch_alloc_records(struct xs_batch *batch, u32 count, u32 pages, u64 now
 			*xs_batch_began_ns(batch, at) = now_ns;
 	batch->more_pages += pages - count;
 	/* An interrupted fast path then fails its compare and swap. */
-	xs_a64_swap_relaxed(&batch->head, head + count);
+	xs_a64_set(&batch->head, head + count);
 	return head;
+}
+
+/* While the limit allows appends, the head is not the start of a group, and so changes. */
+void xs_batch_end_group(struct xs_batch *batch)
+{
+	u64 head = xs_a64_read(&batch->head);
+	u64 next = (head + XS_BATCH_GROUP - 1) & ~(u64)(XS_BATCH_GROUP - 1);
+
+	xs_a64_set(&batch->head, next);
+	xs_store_release(&batch->tail, next);
+	xs_store(&batch->limit, next);
+	batch->unended = false;
 }
 
 /* ---- extents of a flush ---- */

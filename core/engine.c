@@ -83,10 +83,15 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 			/* A flush that must leave records arms a timer for them. */
 			xs_flush_batch(engine, cpu, XS_FLUSH_TIME);
 			deadline = 0;
-		} else {
-			batch->armed = true;
 		}
+	} else if (batch->unended) {
+		if (cpu_id == xs_cpu_id())
+			xs_batch_end_group(batch);
+		else
+			deadline = xs_flush_next_deadline(engine);
 	}
+	if (deadline)
+		batch->armed = true;
 	xs_cpu_unlock_any(cpu, flags);
 	return deadline;
 }
@@ -224,6 +229,8 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 
 	xs_flush_batch(engine, cpu, XS_FLUSH_DRAIN);
 	cpu->batch.armed = false;
+	/* A CPU that is off-line appends nothing. */
+	cpu->batch.unended = false;
 	xs_place_drain(engine, cpu);
 	xs_cpu_unlock_any(cpu, flags);
 }

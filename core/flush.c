@@ -57,6 +57,11 @@ static u64 xs_flush_wait_ns(const struct xs_engine *engine)
 	return window_ns - window_ns / 8;
 }
 
+u64 xs_flush_next_deadline(const struct xs_engine *engine)
+{
+	return xs_ops(engine)->clock(xs_backend(engine)) + xs_flush_wait_ns(engine);
+}
+
 /* Elapsed time; a corrected clock may go back a little. */
 static u64 xs_since(u64 now_ns, u64 began_ns)
 {
@@ -452,31 +457,31 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * Ends the flush of a batch. Without records that are left, the group ends; otherwise the
- * backend must call again, as soon as for a batch that begins now.
+ * Ends the flush of a batch. Without records that are left, the batch's CPU ends the group.
+ * Otherwise a record may be left or may still come, and the backend must call again, as soon as
+ * for a batch that begins now.
  */
 static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 			 const struct xs_taken *taken)
 {
 	struct xs_batch *batch = &cpu->batch;
-	u64 next = (taken->end + XS_BATCH_GROUP - 1) & ~(u64)(XS_BATCH_GROUP - 1);
-	u64 head = taken->end;
+	bool is_all = taken->first_left == taken->end;
 
 	batch->more_pages -= taken->pages - taken->records;
-	if (xs_likely(taken->first_left == taken->end &&
-		      xs_a64_try_relaxed(&batch->head, &head, next))) {
-		xs_store_release(&batch->tail, next);
-		xs_store(&batch->limit, next);
+	if (xs_likely(is_all && cpu->id == xs_cpu_id())) {
+		xs_batch_end_group(batch);
 		return;
 	}
 	xs_store_release(&batch->tail, taken->first_left);
 	if (taken->block)
 		return;
-	/* The writer of a record that was not valid has set @promised before, or will do so. */
+	/* The writer of such a record has set @promised before, or will do so. */
 	xs_a64_set(&batch->promised, 1);
+	batch->unended |= is_all;
+	if (is_all && batch->armed)
+		return;
 	xs_ops(engine)->deferred(xs_backend(engine), cpu->id, true,
-				 xs_ops(engine)->clock(xs_backend(engine)) +
-				 xs_flush_wait_ns(engine));
+				 xs_flush_next_deadline(engine));
 	batch->armed = true;
 }
 
@@ -685,6 +690,8 @@ bool xs_flush_alloc_records(struct xs_engine *engine, struct xs_cpu *cpu, u32 co
 	if (!xs_batch_has_room(batch, count))
 		return false;
 	first = xs_batch_is_empty(batch);
+	if (first)
+		xs_batch_end_group(batch);
 	*at = xs_batch_alloc_records(batch, count, pages,
 				     xs_ops(engine)->clock(xs_backend(engine)));
 	if (first) {

@@ -61,6 +61,21 @@ static inline xs_flags_t xs_lock_irqsave(xs_lock_t *lock)
 #define xs_a64_try_acquire(a, old, v) \
 	atomic64_try_cmpxchg_acquire(a, (s64 *)(old), v)
 
+/* One cmpxchg without a LOCK prefix on x86; the relaxed operation elsewhere. */
+#ifdef try_cmpxchg_local
+#define xs_a64_try_local(a, old, v) \
+	try_cmpxchg_local(&(a)->counter, (s64 *)(old), (s64)(v))
+#else
+static __always_inline bool xs_a64_try_local(atomic64_t *a, u64 *old, u64 v)
+{
+	s64 found = cmpxchg_local(&a->counter, (s64)*old, (s64)v);
+	bool is_swapped = (u64)found == *old;
+
+	*old = found;
+	return is_swapped;
+}
+#endif
+
 #define xs_popcount(x)		((u32)hweight64((u64)(x)))
 #define xs_ctz(x)		__ffs(x)
 #define xs_log2(x)		((u32)(63 - __builtin_clzll(x)))

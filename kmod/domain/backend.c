@@ -131,6 +131,7 @@ static int cpus_init(struct xs_backend *backend)
 
 		hrtimer_setup(&at->timer, expire, CLOCK_MONOTONIC,
 			      HRTIMER_MODE_ABS_PINNED);
+		INIT_WORK(&at->home, expire_home);
 		spin_lock_init(&at->lock);
 		INIT_LIST_HEAD(&at->dirty);
 		at->backend = backend;
@@ -145,8 +146,11 @@ static void cpus_exit(struct xs_backend *backend)
 	u32 cpu;
 
 	forget_all(backend);
-	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+	/* The timer may queue the work. Without deferred unmaps the work does not start the timer. */
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
 		hrtimer_cancel(&backend->cpus[cpu].timer);
+		cancel_work_sync(&backend->cpus[cpu].home);
+	}
 	kvfree(backend->cpus);
 	backend->cpus = NULL;
 	cancel_work_sync(&backend->trim);

@@ -14,8 +14,8 @@
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /*
- * Called with interrupts off. For another CPU only the timer is started, which may then fire
- * on this CPU. @at is on the other CPU's list as long as that CPU's batch is not empty, or its
+ * Called with interrupts off. For another CPU only the timer is started, which then fires on
+ * this CPU, and goes back to the other CPU by @home. @at is on the other CPU's list as long as that CPU's batch is not empty, or its
  * poll is under way.
  */
 static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
@@ -33,6 +33,10 @@ static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
 	spin_unlock(&at->lock);
 }
 
+/*
+ * Only the CPU itself can end a group of its batch (xsmmu/batch.h). On another CPU the timer
+ * would fire again and again while the CPU defers nothing, so the CPU is asked.
+ */
 static enum hrtimer_restart expire(struct hrtimer *timer)
 {
 	struct xs_backend_cpu *at = container_of(timer, struct xs_backend_cpu,
@@ -47,7 +51,18 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 		hrtimer_start(timer, ns_to_ktime(next),
 			      HRTIMER_MODE_ABS_PINNED);
 	spin_unlock(&at->lock);
+	if (at->cpu != smp_processor_id())
+		schedule_work_on(at->cpu, &at->home);
 	return HRTIMER_NORESTART;
+}
+
+/* If another deadline follows, the timer that has queued this work is queued for it. */
+static void expire_home(struct work_struct *work)
+{
+	struct xs_backend_cpu *at = container_of(work, struct xs_backend_cpu,
+						 home);
+
+	xs_engine_expire(&at->backend->engine, at->cpu);
 }
 
 /*

@@ -59,6 +59,21 @@ typedef bool xs_flags_t;
 	ex_try(a, 8, old, v, EX_SITE(EX_RELAXED, "try " #a " <- " #v))
 #define xs_a64_try_acquire(a, old, v) \
 	ex_try(a, 8, old, v, EX_SITE(EX_ACQUIRE, "try " #a " <- " #v))
+/* Not divided by an interrupt; another CPU's write in between is lost. */
+#define xs_a64_try_local(a, old, v) ({					\
+	bool xs_were_on_ = ex_irq_save();				\
+	u64 xs_value_ = (v);						\
+	u64 xs_seen_ = ex_load(a, 8, EX_SITE(EX_RELAXED, "read " #a));	\
+	bool xs_is_ = xs_seen_ == *(old);				\
+									\
+	if (xs_is_)							\
+		ex_store(a, 8, xs_value_,				\
+			 EX_SITE(EX_RELAXED, "try_local " #a " <- " #v));	\
+	else								\
+		*(old) = xs_seen_;					\
+	ex_irq_restore(xs_were_on_);					\
+	xs_is_;								\
+})
 #define xs_mb()			ex_fence(EX_SITE(EX_FULL, "mb"))
 
 #define ex_read_as(p, order, text) \

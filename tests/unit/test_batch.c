@@ -482,6 +482,64 @@ static void kept_poll(void)
 	world_end(world);
 }
 
+/* Defers a page on CPU 0, and flushes it on CPU 1, which stays the running CPU. */
+static void flush_elsewhere(struct world *world)
+{
+	struct mapping mapping;
+
+	test_be_cpu(0);
+	mapping = map_one(world);
+	driver_unmap(world, &mapping, false);
+	CHECK(driver_reachable(world, &mapping));
+	test_be_cpu(1);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	CHECK(!driver_reachable(world, &mapping));
+}
+
+/*
+ * A CPU's timer runs after another CPU's flush until the CPU has ended the group: by the timer,
+ * by the next unmap, which begins a group of its own age, or off-line.
+ */
+static void flushed_elsewhere(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 2,
+				       .policy = xs_policy_find("fused") };
+	u64 window_ns = config.policy->window_us * 1000ULL;
+	struct world *world = world_new(&config, 0);
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+	struct mapping next = map_one(world), own = map_one(world);
+
+	flush_elsewhere(world);
+	world_advance(world, 3 * window_ns);
+	CHECK(world->cpu[0].deadline_ns > world->now_ns);
+	test_be_cpu(0);
+	world_advance(world, window_ns);
+	CHECK(!world->cpu[0].deadline_ns);
+	CHECK(!(xs_a64_read(&batch->head) % XS_BATCH_GROUP));
+
+	driver_unmap(world, &own, false);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	test_be_cpu(1);
+	world_advance(world, window_ns);
+	CHECK(!world->cpu[0].deadline_ns);
+
+	flush_elsewhere(world);
+	world_advance(world, 3 * window_ns);
+	test_be_cpu(0);
+	driver_unmap(world, &next, false);
+	CHECK(*xs_batch_began_ns(batch, batch->tail) == world->now_ns);
+	world_advance(world, window_ns);
+	CHECK(!driver_reachable(world, &next));
+	CHECK(!world->cpu[0].deadline_ns);
+
+	flush_elsewhere(world);
+	xs_engine_retire_cpu(&world->engine, 0);
+	world_advance(world, window_ns);
+	CHECK(!world->cpu[0].deadline_ns);
+	test_be_cpu(0);
+	world_end(world);
+}
+
 static struct mapping late;
 
 static void unmap_late(struct world *world)
@@ -558,6 +616,7 @@ const struct test batch_tests[] = {
 	{ "batch_kept", kept },
 	{ "batch_kept_full", kept_full },
 	{ "batch_kept_poll", kept_poll },
+	{ "batch_flushed_elsewhere", flushed_elsewhere },
 	{ "batch_smaller", smaller },
 	{ "batch_smaller_interrupted", smaller_interrupted },
 	{ NULL, NULL },

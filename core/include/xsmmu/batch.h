@@ -10,11 +10,16 @@
  * while another CPU flushes the batch. The flush leaves such a record, and all later records
  * stay in place until the record has been written.
  *
+ * Only the batch's CPU writes @head. So the compare and swap needs no locked operation; the
+ * CPU's interrupts alone could divide it.
+ *
  * The fast path, for a single page and without the lock, ends at @limit. There the lock is
  * taken: to check for a full batch, to read the clock, and to request a callback from the
  * backend if the batch was empty. All records of a group of XS_BATCH_GROUP have the age of the
  * first record, so that exposure is never reported shorter than it was. A flush that leaves no
- * record ends the group.
+ * record ends the group, if the flush runs on the batch's CPU: an interrupted append then fails
+ * its compare and swap, and finds the limit. Another CPU cannot stop an append that has read
+ * the limit, and sets @unended: a timer runs until the batch's CPU has ended the group.
  */
 #ifndef XSMMU_BATCH_H
 #define XSMMU_BATCH_H
@@ -117,6 +122,7 @@ static xs_inline u32 xs_key_pages(u64 key)
  * @tail: number of the first record that is not flushed
  * @more_pages: pages of the records from @tail on, not counting the first page of each
  * @armed: the backend has been asked to call xs_engine_expire()
+ * @unended: another CPU has flushed all records, and an append may still be in progress
  * @began_ns: start time of each group
  * @extents: of the running flush: page << 16 | pages
  *
@@ -131,6 +137,7 @@ struct xs_batch {
 	u64 tail XS_CACHE_LINE;
 	u64 more_pages;
 	bool armed;
+	bool unended;
 	u64 began_ns[XS_BATCH_GROUPS];
 	u64 extents[XS_BATCH_RECORDS];
 };
@@ -209,7 +216,7 @@ static xs_inline bool xs_batch_append_fast(struct xs_batch *batch, u64 page,
 	do {
 		if (xs_unlikely(head >= xs_load(&batch->limit)))
 			return false;
-	} while (xs_unlikely(!xs_a64_try_relaxed(&batch->head, &head, head + 1)));
+	} while (xs_unlikely(!xs_a64_try_local(&batch->head, &head, head + 1)));
 	xs_record_write(xs_batch_record(batch, head), xs_key_of(page, 1, 1),
 			ref);
 	return true;
@@ -269,6 +276,16 @@ static xs_inline bool xs_batch_has_room(struct xs_batch *batch, u32 count)
  * Return: number of the first record.
  */
 u64 xs_batch_alloc_records(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns);
+
+/**
+ * xs_batch_end_group - let the next record begin a group
+ * @batch: batch of the running CPU, without records to flush
+ *
+ * An append that this call has interrupted fails its compare and swap.
+ *
+ * Context: CPU's lock.
+ */
+void xs_batch_end_group(struct xs_batch *batch);
 
 /**
  * xs_batch_set_limit - set the limit of the fast path

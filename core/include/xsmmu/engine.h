@@ -13,9 +13,9 @@
  *
  * Each CPU has an open block, magazines, a batch and statistics, guarded by the CPU's lock. The
  * two common cases take no lock: a map of a single page takes a free page of the open block by
- * one atomic operation. A deferred unmap of a single page takes two compare-and-swaps: of the
- * slot, to claim the mapping, and of the batch's head, to allocate a record; a policy that holds
- * pages adds a reference. Lock order: a CPU's lock, then the lock of a partial list, a depot or
+ * one atomic operation. A deferred unmap of a single page takes one compare and swap, of the
+ * slot, to claim the mapping; another of the batch's head, to allocate a record, is not locked,
+ * because only the CPU writes the head. A policy that holds pages adds a reference. Lock order: a CPU's lock, then the lock of a partial list, a depot or
  * the space. No path holds two CPUs' locks. The lock of torn mappings is never held together with
  * another lock.
  *
@@ -548,7 +548,8 @@ bool xs_engine_poll(struct xs_engine *engine);
  * @engine: engine
  * @cpu: CPU that the timer belongs to; the call may run on any CPU
  *
- * Flushes the batch if the oldest unmap has reached its bound.
+ * Flushes the batch if the oldest unmap has reached its bound. A call on another CPU than @cpu
+ * may need a further call although the batch is empty; a call on @cpu needs none then.
  *
  * Context: any.
  * Return: time of the next deadline in ns (clock() of the backend); 0 if no timer is needed.

@@ -221,4 +221,13 @@ void xs_flush_if_full(struct xs_engine *engine, struct xs_cpu *cpu);
  */
 u64 xs_flush_deadline(const struct xs_engine *engine, struct xs_cpu *cpu);
 
+/**
+ * xs_flush_next_deadline - xs_flush_deadline() of a batch that begins now
+ * @engine: engine
+ *
+ * Context: any.
+ * Return: time in ns (clock() of the backend).
+ */
+u64 xs_flush_next_deadline(const struct xs_engine *engine);
+
 #endif

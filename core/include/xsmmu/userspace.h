@@ -7,6 +7,7 @@
  *   xs_point()        runs before each load and each atomic operation. The value to be written
  *                     is computed before xs_point(), so a change by another CPU is not missed.
  *   xs_store_point()  runs before each store.
+ *   xs_a64_try_local()  by default as strong as xs_a64_try_relaxed().
  *   XS_OWN_ATOMICS    leaves out the atomic operations; the platform has its own.
  */
 #ifndef XSMMU_USERSPACE_H
@@ -79,6 +80,9 @@ typedef u64 xs_atomic64_t;
 #define xs_a64_swap_release(a, v)	xs_rmw_as(exchange_n, a, v, __ATOMIC_RELEASE)
 #define xs_a64_try_relaxed(a, old, v)	xs_try_as(a, old, v, __ATOMIC_RELAXED)
 #define xs_a64_try_acquire(a, old, v)	xs_try_as(a, old, v, __ATOMIC_ACQUIRE)
+#ifndef xs_a64_try_local
+#define xs_a64_try_local(a, old, v)	xs_a64_try_relaxed(a, old, v)
+#endif
 
 #define xs_load(p)		xs_load_as(p, __ATOMIC_RELAXED)
 #define xs_store(p, v)		xs_store_as(p, v, __ATOMIC_RELAXED)

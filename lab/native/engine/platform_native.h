@@ -17,6 +17,18 @@
 #ifndef XSMMU_PLATFORM_NATIVE_H
 #define XSMMU_PLATFORM_NATIVE_H
 
+/* As the module's: a word that only the running CPU writes needs no locked operation. */
+#ifdef __x86_64__
+#define xs_a64_try_local(a, old, v) ({					\
+	bool xs_is_;							\
+									\
+	asm volatile("cmpxchgq %[to], %[at]"				\
+		     : [at] "+m" (*(a)), "+a" (*(old)), "=@ccz" (xs_is_)	\
+		     : [to] "r" ((u64)(v)) : "memory");			\
+	xs_is_;								\
+})
+#endif
+
 #include <xsmmu/userspace.h>
 
 #define xs_assume(c)	do { if (!(c)) __builtin_unreachable(); } while (0)

@@ -64,6 +64,13 @@ static void fire(void)
 		world_timer_fires(0);
 }
 
+/* The CPU's timer fires on the other CPU while an unmap may still be under way. */
+static void drain_and_fire(void)
+{
+	drain();
+	fire();
+}
+
 static void none(void)
 {
 	world_check(0);
@@ -99,6 +106,19 @@ static const struct ex_program polled = {
 	.interrupts = { poll }, .finish = one, .dependencies = world_dependencies
 };
 
+static const struct ex_program drained_fires = {
+	.name = "timer_drained_fires", .setup = begin_armed,
+	.threads = { unmap_two, drain_and_fire }, .finish = none,
+	.dependencies = world_dependencies
+};
+/* The timer fires in the middle of an unmap whose limit another CPU has set to 0. */
+static const struct ex_program drained_interrupt = {
+	.name = "timer_drained_interrupt", .setup = begin_armed,
+	.threads = { unmap0, drain }, .interrupts = { fire }, .finish = one,
+	.dependencies = world_dependencies
+};
+
 const struct ex_program *const timer_programs[] = {
-	&first, &drained, &due, &due_interrupt, &early, &polled, NULL
+	&first, &drained, &due, &due_interrupt, &early, &polled, &drained_fires,
+	&drained_interrupt, NULL
 };

@@ -33,6 +33,7 @@ def _event(case: plan.Case = _FUSED, **changes: Any) -> dict[str, Any]:
         "event": "run",
         "policy": case.policy,
         "driver": case.driver,
+        "level": "held",
         "wait_ns": case.wait_ns,
         "cpus": case.cpus,
         "calibration": [{"cmpxchg_ps": [10700, 10710], "work_ps": [361, 362], "clock_khz": 2300000}] * case.cpus,
@@ -49,7 +50,7 @@ def _run(case: plan.Case = _FUSED, swap: float = 10700, work: float = 361, waite
         (1, 0, f"{kind} {when}"): 360.0 for kind in ("cmpxchg_ps", "work_ps") for when in ("before", "after")
     }
     calibrations |= {(1, 0, "cmpxchg_ps after"): swap, (1, 0, "work_ps before"): work}
-    return figures.Run(case, 20.0, 30.0, calibrations, waited, 1024, (1, 0, 0), (1, 0, 0))
+    return figures.Run(case, "held", 20.0, 30.0, calibrations, waited, 1024, (1, 0, 0), (1, 0, 0))
 
 
 class _Clock:
@@ -163,19 +164,32 @@ def test_the_usual_calibration_is_a_low_one() -> None:
     assert [run.calibrations[1, 0, "work_ps before"] for run in made.quiet()] == [361] * 7
 
 
-def _disturbed_in_passthrough(case: plan.Case, _: int) -> figures.Run:
+def _crowded_in_passthrough(case: plan.Case, _: int) -> figures.Run:
     return _run(case, waited=0.5 if case == _PASSED else 0.0)
 
 
 def test_a_machine_that_is_never_quiet_is_refused() -> None:
     """After four times as many runs of a case as are wanted. The other case has no more runs than it needs."""
-    with pytest.raises(TooNoisyError, match=r"too noisy: 2 of 10 runs were quiet, and 2 of the 4 .*: end other"):
-        _made([_FUSED, _PASSED], 2, _disturbed_in_passthrough)
+    needed = (
+        "2 of 10 runs were quiet, and 2 of the 4 that are needed; other programs had the CPU in 8 runs, and the CPU was"
+    )
+    with pytest.raises(TooNoisyError, match=f"too noisy: {needed} slow in 0 others: end other programs"):
+        _made([_FUSED, _PASSED], 2, _crowded_in_passthrough)
+
+
+def test_a_hopeless_machine_is_refused_early() -> None:
+    """At the rate of the first rounds, four times as many would not do."""
+    cases = [_FUSED, _PASSED, plan.Case("strict"), plan.Case("lazy")]
+    needed = "4 of 28 runs were quiet, and 4 of the 28 that are needed; other programs had the CPU in 0 runs"
+    with pytest.raises(TooNoisyError, match=f"{needed}, and the CPU was slow in 24 others"):
+        _made(cases, 7, lambda case, at: _run(case, work=600 if at % 7 else 361))
+    made = _made([_FUSED], 8, lambda case, at: _run(case, work=600 if at % 4 else 361))
+    assert len(made.runs) == 29
 
 
 def test_ten_minutes_are_enough() -> None:
     with pytest.raises(TooNoisyError, match=r"too noisy: 10 of 24 runs were quiet, and 10 of the 20 "):
-        _made([_FUSED, _PASSED], 10, _disturbed_in_passthrough, step=24.5)
+        _made([_FUSED, _PASSED], 10, _crowded_in_passthrough, step=24.5)
 
 
 def _pretended(folder: Path, body: str) -> Machine:

@@ -21,6 +21,7 @@ class Run:
     """One run of a case."""
 
     case: Case
+    level: str
     map_ns: float
     unmap_ns: float
     calibrations: Mapping[tuple[int, int, str], float]
@@ -55,6 +56,7 @@ def run_of(event: Mapping[str, Any], case: Case) -> Run:
     counted = event["counted"]
     run = Run(
         case=case,
+        level=event["level"],
         map_ns=statistics.mean(part["map_ns_per_page"] for part in parts),
         unmap_ns=statistics.mean(part["unmap_ns_per_page"] for part in parts),
         calibrations={
@@ -88,6 +90,7 @@ def rows(runs: Sequence[Run], cases: Sequence[Case]) -> list[dict[str, Any]]:
             {
                 "policy": case.policy,
                 "driver": "none" if case.policy == PASSTHROUGH else case.driver,
+                "level": of_case[0].level,
                 "tables": case.tables,
                 "bytes": case.bytes,
                 "pages": case.pages,

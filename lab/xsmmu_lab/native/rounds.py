@@ -40,7 +40,7 @@ class Rounds:
 
     def quiet(self) -> list[Run]:
         """The quiet runs, as far as the runs until now tell."""
-        return undisturbed(self.runs, lambda run: run.calibrations, lambda run: run.waited > WAITED_MAX)
+        return undisturbed(self.runs, lambda run: run.calibrations, _is_crowded)
 
     def enough(self) -> int:
         """The number of quiet runs, without those that no case needs."""
@@ -59,8 +59,11 @@ class Rounds:
         Raises TooNoisyError if the machine is too noisy.
         """
         until = self.now() + LIMIT_S
-        for _ in range(TIMES_MAX * self.wanted):
+        for done in range(TIMES_MAX * self.wanted):
             counts = self._counts()
+            # At this rate, the most rounds will not do.
+            if done == self.wanted and self.enough() * TIMES_MAX < self.wanted * len(self.cases):
+                raise self._too_noisy()
             lacking = [case for case in self.cases if counts[case] < self.wanted]
             if not lacking:
                 return
@@ -72,7 +75,13 @@ class Rounds:
             raise self._too_noisy()
 
     def _too_noisy(self) -> TooNoisyError:
+        crowded, quiet = sum(map(_is_crowded, self.runs)), len(self.quiet())
         return TooNoisyError(
-            f"this machine is too noisy: {len(self.quiet())} of {len(self.runs)} runs were quiet, and"
-            f" {self.enough()} of the {self.wanted * len(self.cases)} that are needed: {REMEDY}"
+            f"this machine is too noisy: {quiet} of {len(self.runs)} runs were quiet, and"
+            f" {self.enough()} of the {self.wanted * len(self.cases)} that are needed; other programs had the CPU in"
+            f" {crowded} runs, and the CPU was slow in {len(self.runs) - quiet - crowded} others: {REMEDY}"
         )
+
+
+def _is_crowded(run: Run) -> bool:
+    return run.waited > WAITED_MAX

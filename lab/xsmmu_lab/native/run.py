@@ -15,7 +15,7 @@ from rich.console import Console
 
 from xsmmu import kernel, output
 from xsmmu.errors import UserError
-from xsmmu_lab.native import accepted, build, figures, machine, plan
+from xsmmu_lab.native import accepted, build, figures, machine, page, plan
 from xsmmu_lab.native.rounds import Rounds, TooNoisyError
 from xsmmu_lab.native.statistics import middle
 from xsmmu_lab.native.summary import write
@@ -69,6 +69,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
     if not options.quick:
         summary["several_cpus"] = _on_several(made, options, cpus, console)
     write(summary, options.output)
+    page.write(summary, options.output)
     if options.accept:
         accepted.accept(summary)
     return summary

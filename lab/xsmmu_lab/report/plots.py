@@ -71,6 +71,14 @@ _DARK: Final[dict[str, str]] = {
 }
 """The colours on a dark page."""
 
+
+def styles() -> tuple[str, str]:
+    """The colours as CSS, on a light and on a dark page."""
+    light = " ".join(f"{variable}: {colour};" for colour, variable in CSS_NAMES.items())
+    dark = " ".join(f"{variable}: {colour};" for variable, colour in _DARK.items())
+    return light, dark
+
+
 _RC: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -134,8 +142,7 @@ class Plot:
         buffer = io.StringIO()
         with mpl.rc_context(_RC):
             self.draw(self.heading).savefig(buffer, format="svg", metadata={"Date": None})
-        light = " ".join(f"{variable}: {colour};" for colour, variable in CSS_NAMES.items())
-        dark = " ".join(f"{variable}: {colour};" for variable, colour in _DARK.items())
+        light, dark = styles()
         style = f"<style>:root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}</style>"
         words = f"<title>{escape(self.title)}</title><desc>{escape(self.alt)}</desc>"
         svg = _inline(buffer.getvalue(), self.name).replace(' aria-hidden="true" focusable="false"', ' role="img"', 1)

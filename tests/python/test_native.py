@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,7 +216,7 @@ while read -r line; do echo "@{\\"event\\":\\"$line\\"}"; done; sleep 1000"""
 def test_an_event_is_answered_by_the_next_line(tmp_path: Path) -> None:
     events = _boot(_pretended(tmp_path, _ANSWERING), "one", "two")
     assert [event["event"] for event in events] == ["boot", "one", "two"]
-    assert all(0 <= event["waited"] < 1 for event in events)
+    assert all(0 <= event["waited"] <= 1 for event in events)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TooNoisyError("too noisy")])
@@ -250,6 +253,54 @@ def test_a_silent_boot_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(machine, "_SILENT_S", 1)
     with pytest.raises(UserError, match="silent"):
         _boot(_pretended(tmp_path, "sleep 1000"))
+
+
+def test_a_boot_that_only_warns_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_SILENT_S", 1)
+    with pytest.raises(UserError, match="silent"):
+        _boot(_pretended(tmp_path, "for at in 1 2 3 4 5; do echo stalled; sleep 0.5; done"))
+
+
+def _eventually(value: Callable[[], str]) -> str:
+    for _ in range(200):
+        found = value().strip()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
+def test_nothing_is_left_running_after_sigkill(tmp_path: Path) -> None:
+    """Which lets the lab clean up nothing."""
+    made, pid_file = _pretended(tmp_path, f"echo $$ >{tmp_path}/pid; exec sleep 20"), tmp_path / "pid"
+    (tmp_path / "lab.py").write_text(
+        "from pathlib import Path\nfrom xsmmu_lab.native import build, machine\n"
+        f"from xsmmu_lab.setup.initramfs import Image\nmachine.memory_folder = lambda: {str(tmp_path)!r}\n"
+        f"made = build.Machine(Path({str(made.program)!r}), '7.2', Image())\n"
+        f"machine.boot(made, iter(()), {sorted(os.sched_getaffinity(0))[:1]!r}, print)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, str(tmp_path / "lab.py")], env=env) as lab:
+        pid = _eventually(lambda: pid_file.read_text() if pid_file.exists() else "")
+        lab.kill()
+    _eventually(lambda: "" if Path(f"/proc/{pid}").exists() else "gone")
+
+
+def test_memory_needs_room_and_execution(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = 1 << 20
+
+    def pretend(flag: int, blocks: int) -> None:
+        found = os.statvfs_result((4096, 4096, blocks, blocks, blocks, 0, 0, 0, flag, 255))
+        good = os.statvfs_result((4096, 4096, room, room, room, 0, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda place: found if place == "/dev/shm" else good)
+
+    for flag, blocks in ((os.ST_NOEXEC, room), (0, 1 << 10)):
+        pretend(flag, blocks)
+        assert machine.memory_folder(("/dev/shm", "/var")) == "/var"
+        with pytest.raises(UserError, match=r"no folder .* MiB free, without noexec, in /dev/shm: "):
+            machine.memory_folder(("/dev/shm",))
+    pretend(0, room)
+    assert machine.memory_folder(("/dev/shm", "/var")) == "/dev/shm"
 
 
 @pytest.mark.guest

@@ -18,9 +18,12 @@ from typing import Any, Final
 
 from xsmmu.errors import UserError
 from xsmmu_lab.native.build import Machine
+from xsmmu_lab.vm.guest import dies_with_us
 
-MEMORY: Final = "256M"
+MEMORY_MIB: Final = 256
 """The code model of the kernel and its modules allows no more."""
+_FOLDER_MIB: Final = MEMORY_MIB + 32
+"""The memory is a file, and the image is another."""
 _SILENT_S: Final = 60
 _OUTPUT_MAX_BYTES: Final = 16 << 20
 _LAST_LINES: Final = 20
@@ -34,13 +37,13 @@ def boot(
     `lines` may depend on all events before. The machine is ended where they end. The field `waited` of an event is the
     part of the time since the line for which the machine was ready to run, and another program had its CPU.
     """
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="xsmmu-native-", dir=shared if shared.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(prefix="xsmmu-native-", dir=memory_folder()) as name:
         folder = Path(name)
         (folder / "image").write_bytes(machine.image.archive())
         argv = [
+            *dies_with_us(),
             str(machine.program),
-            f"mem={MEMORY}",
+            f"mem={MEMORY_MIB}M",
             f"ncpus={len(cpus)}",
             "seccomp=on",
             f"initrd={folder / 'image'}",
@@ -63,13 +66,30 @@ def boot(
             process.communicate()
 
 
+def memory_folder(places: Sequence[str] = ("/dev/shm", tempfile.gettempdir())) -> str:
+    """A folder for the memory of User-Mode Linux, which executes that memory, and is killed where it has no room."""
+    for place in places:
+        try:
+            found = os.statvfs(place)
+        except OSError:
+            continue
+        if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= _FOLDER_MIB << 20:
+            return place
+    raise UserError(
+        f"no folder for the memory of User-Mode Linux: it needs {_FOLDER_MIB} MiB free, without noexec, in"
+        f" {' or '.join(dict.fromkeys(places))}: free some space, or name another folder in TMPDIR"
+    )
+
+
 def _converse(
     process: subprocess.Popen[bytes], lines: Iterator[str], on_event: Callable[[dict[str, Any]], None]
 ) -> None:
     assert process.stdin is not None
     began, waited = time.monotonic_ns(), _waited_ns(process.pid)
     for event in _events(process):
-        event["waited"] = (_waited_ns(process.pid) - waited) / max(time.monotonic_ns() - began, 1)
+        # The kernel adds a wait when it ends, so the wait may have begun before the line.
+        part = (_waited_ns(process.pid) - waited) / max(time.monotonic_ns() - began, 1)
+        event["waited"] = min(part, 1.0)
         on_event(event)
         line = next(lines, None)
         if line is None:
@@ -97,9 +117,10 @@ def _events(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
     rest, total, heard = b"", 0, time.monotonic()
     while True:
         ready, _, _ = select.select([descriptor], [], [], 1.0)
+        # Warnings of a kernel that hangs are no sign of life.
+        if time.monotonic() - heard > _SILENT_S:
+            raise UserError(f"User-Mode Linux was silent for {_SILENT_S} s", list(last))
         if not ready:
-            if time.monotonic() - heard > _SILENT_S:
-                raise UserError(f"User-Mode Linux was silent for {_SILENT_S} s", list(last))
             continue
         data = os.read(descriptor, 1 << 16)
         total += len(data)

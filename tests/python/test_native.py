@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def _event(case: plan.Case = _FUSED, **changes: Any) -> dict[str, Any]:
         "waited": 0.0,
         "sent": [32, 0, 0],
         "counted": [32, 0, 0],
+        "used": [{}, {"direct_pages": 2000, "deferred_pages": 2048}],
         "micro": [micro] * case.cpus,
         **changes,
     }
@@ -126,6 +128,34 @@ def test_another_case_than_planned_is_refused() -> None:
     event["micro"][0]["translated"] = True
     with pytest.raises(UserError, match="translates"):
         figures.run_of(event, _PASSED)
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "message"),
+    [
+        (plan.Case("fused-direct"), "direct_pages", "direct tables: direct_pages stayed 7"),
+        (plan.Case("copy", bytes=256), "copied_maps", "copying: copied_maps stayed 7"),
+        (plan.Case("xsmmu", "batch-aware"), "deferred_pages", "deferred unmaps of its driver: deferred_pages stayed 7"),
+    ],
+)
+def test_a_run_that_did_not_use_its_choice_is_refused(case: plan.Case, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        figures.run_of(_event(case, used=[{name: 7}, {name: 7}]), case)
+    with pytest.raises(UserError, match="did not use"):
+        figures.run_of(_event(case, used=[{}, {}]), case)
+    figures.run_of(_event(case, used=[{name: 7}, {name: 8}]), case)
+    whole = plan.Case("copy")
+    figures.run_of(_event(whole, used=[{}, {}]), whole)
+
+
+def test_init_tells_the_use(tmp_path: Path) -> None:
+    (tmp_path / "xsmmu").mkdir()
+    function = (build.NATIVE / "init").read_text().partition("used_all() {")[2].partition("\n}\n")[0]
+    for text, told in (("", {}), ("mapped_pages 12\ndirect_pages 9\n", {"mapped_pages": 12, "direct_pages": 9})):
+        (tmp_path / "xsmmu/used").write_text(text)
+        script = f'device={tmp_path}\nused_all() {{{function}\n}}\nused_all\nprintf "%s" "$used"'
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == told
 
 
 def test_several_cpus_are_averaged() -> None:

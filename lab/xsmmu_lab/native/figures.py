@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from xsmmu.errors import UserError
-from xsmmu_lab.native.plan import KERNEL, PASSTHROUGH, Case
+from xsmmu_lab.native.plan import AWARE, KERNEL, PASSTHROUGH, Case
 from xsmmu_lab.native.statistics import middle
 
 _SWAP: Final = "cmpxchg_ps"
@@ -46,7 +46,7 @@ class Run:
 
 
 def run_of(event: Mapping[str, Any], case: Case) -> Run:
-    """The run of a case, from its event; checks that both counts of commands agree."""
+    """The run of a case, from its event; checks that both counts of commands agree, and that choices were used."""
     parts, calibrated = event["micro"], event["calibration"]
     ran = (event["policy"], event["driver"], event["wait_ns"], event["cpus"], len(parts), len(calibrated))
     if ran != (case.policy, case.driver, case.wait_ns, case.cpus, case.cpus, case.cpus):
@@ -72,7 +72,20 @@ def run_of(event: Mapping[str, Any], case: Case) -> Run:
     )
     if case.policy not in KERNEL and run.counted != run.sent:
         raise UserError(f"{case.policy}: the module counts {run.counted} commands, and the IOMMU was sent {run.sent}")
+    _check_use(case, *event["used"])
     return run
+
+
+def _check_use(case: Case, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Raise if a run did not use a choice that the case is named after; by the module's file `used`."""
+    choices = (
+        (case.tables == "direct", "direct tables", "direct_pages"),
+        (case.copies, "copying", "copied_maps"),
+        (case.driver == AWARE, "the deferred unmaps of its driver", "deferred_pages"),
+    )
+    for is_chosen, what, name in choices:
+        if is_chosen and after.get(name, 0) <= before.get(name, 0):
+            raise UserError(f"{case}: the run did not use {what}: {name} stayed {before.get(name, 0)}")
 
 
 def _three(values: Sequence[int]) -> tuple[int, int, int]:

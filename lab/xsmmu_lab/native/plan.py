@@ -16,6 +16,8 @@ _KERNEL_STRICT: Final = "kernel-strict"
 KERNEL: Final = (PASSTHROUGH, _KERNEL_STRICT, "kernel-lazy")
 UNMODIFIED: Final = "unmodified"
 AWARE: Final = "batch-aware"
+CPUS_MAX: Final = 2
+"""Of a run."""
 RING: Final = 1024
 PAGE: Final = 4096
 
@@ -49,6 +51,12 @@ class Case:
         if self.policy == PASSTHROUGH:
             return "none"
         return "direct" if self.policy.endswith(_DIRECT) else "kernel"
+
+    @property
+    def copies(self) -> bool:
+        """Whether the buffers are small enough for a policy that copies; whole pages are mapped."""
+        name = self.policy.removesuffix(_DIRECT)
+        return self.bytes < PAGE and any(each.copies for each in policies.table() if each.name == name)
 
     def __str__(self) -> str:
         return f"{self.policy}, {self.driver}, wait {self.wait_ns} ns"

@@ -158,6 +158,19 @@ def test_init_tells_the_use(tmp_path: Path) -> None:
         assert json.loads(done.stdout) == told
 
 
+def test_one_cpu_of_each_core_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4, 5})
+    assert run._cpus((), str) == [4, 5]
+    assert run._cpus((), lambda cpu: str(cpu // 2)) == [3, 5]
+    assert run._cpus((), lambda _: "0-5") == [5]
+    assert run._cpus((1, 0)) == [1, 0]
+    for asked in ((1, 1), (0, 1, 2)):
+        with pytest.raises(UserError, match="CPUs are asked for"):
+            run._cpus(asked)
+    with pytest.raises(UserError, match="may not run on CPU 9"):
+        run._cpus((9,))
+
+
 def test_several_cpus_are_averaged() -> None:
     case = plan.Case("fused", wait_ns=1000, cpus=2)
     event = _event(case)

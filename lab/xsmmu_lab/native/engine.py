@@ -166,7 +166,8 @@ def chosen_cpus(allowed: Iterable[int], siblings: Callable[[int], str]) -> list[
     return [*first, *others]
 
 
-def _siblings(cpu: int) -> str:
+def siblings(cpu: int) -> str:
+    """Name of the core of a CPU."""
     try:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
@@ -316,7 +317,7 @@ def run(options: Options, console: Console) -> Json:
     """Measure, and write the summary. Raises UserError if the machine is too noisy."""
     began_at, time = commit(), datetime.now(UTC)
     names = chosen_policies(options.policies)
-    cpus = chosen_cpus(os.sched_getaffinity(0), _siblings)
+    cpus = chosen_cpus(os.sched_getaffinity(0), siblings)
     numbers = _numbers_of_cpus(options.cpus, len(cpus))
     tools = root.ensure(host.cache_dir(), console)
     program, counting = compiled(tools), scale.compiled(tools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from rich.console import Console
 from xsmmu import kernel, output
 from xsmmu.errors import UserError
 from xsmmu_lab.native import accepted, build, figures, machine, page, plan
+from xsmmu_lab.native.engine import siblings
 from xsmmu_lab.native.rounds import Rounds, TooNoisyError
 from xsmmu_lab.native.statistics import middle
 from xsmmu_lab.native.summary import write
@@ -36,7 +37,7 @@ class Options:
     rounds: int = plan.ROUNDS
     quick: bool = False
     cpus: Sequence[int] = ()
-    """CPUs of the host; by default the last two that this process may use."""
+    """CPUs of the host; by default one of each of the last two cores that this process may use."""
     output: Path = FOLDER
     accept: bool = False
     """Write the rows into the tree."""
@@ -78,7 +79,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
 def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], console: Console) -> dict[str, Any]:
     """Rows of one and of several CPUs of one boot, or the reason why there are none."""
     if len(cpus) < 2:
-        return {"rows": [], "why_none": "this process may use one CPU only"}
+        return {"rows": [], "why_none": "one CPU was asked for, or this process may use one core only"}
     cases = plan.on_cpus(len(cpus), options.waits)
     try:
         found = measure(made, cases, options.rounds, cpus, console)
@@ -155,12 +156,17 @@ def _show_several(several: dict[str, Any]) -> None:
     output.table(["policy", "driver", "cpus", "wait", "ns on one", "ns on all", "ratio"], lines)
 
 
-def _cpus(asked: Sequence[int]) -> list[int]:
+def _cpus(asked: Sequence[int], core_of: Callable[[int], str] = siblings) -> list[int]:
     allowed = sorted(os.sched_getaffinity(0))
+    if len(set(asked)) != len(asked) or len(asked) > plan.CPUS_MAX:
+        raise UserError(
+            f"{len(asked)} CPUs are asked for, but a run has one CPU or two different CPUs: give --cpu once or twice"
+        )
     for cpu in asked:
         if cpu not in allowed:
             raise UserError(f"this process may not run on CPU {cpu}, but on {', '.join(map(str, allowed))}")
-    return [*asked] or allowed[-2:]
+    # Two CPUs of one core share its units, and would look like CPUs that wait for each other.
+    return [*asked] or sorted({core_of(cpu): cpu for cpu in allowed}.values())[-plan.CPUS_MAX :]
 
 
 def _check_clock(cpuinfo: Path = Path("/proc/cpuinfo")) -> None:

@@ -328,7 +328,7 @@ def packages() -> None:
 @click.option("--rounds", type=click.IntRange(1, 100), default=7, show_default=True, help="Quiet runs of each case.")
 @click.option("--quick", is_flag=True, help="Only single pages, on one CPU.")
 @click.option(
-    "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; repeatable; default: the last two."
+    "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; once or twice; default: the last cores."
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Folder for the results; default: results/native.")
 @click.option("--accept", is_flag=True, help="Write the rows into the tree, as this CPU's accepted figures.")

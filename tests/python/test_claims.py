@@ -238,7 +238,7 @@ def test_a_wait_is_said_in_time(synthetic: Json) -> None:
     }
     text = " ".join(rendered(claimed(synthetic, entries), 200).split())
     said = (
-        "it holds where the wait for an invalidation is more than 700 instructions (0.28 us at 2.5 instructions a ns)"
+        "it holds where the wait for an invalidation is more than 35.0 ns (700 instructions, at 20 instructions a ns)"
     )
     assert f'"FANDS wins one and loses one": does not hold here; {said}' in text
     assert f"cost: xSMMU (1,000) < FANDS (1,270) < strict (1,200): false; {said}" in text

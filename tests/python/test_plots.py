@@ -88,7 +88,7 @@ def test_a_panel_has_its_own_scale_and_marks_1x(synthetic: Summary) -> None:
         if run["workload"] == "net-tx":
             run["cost"]["value"] **= 1.2
     panels = drawn(synthetic)["relative-cost"].draw("").axes
-    assert len({ax.get_xlim() for ax in panels}) == 2  # net-rx and nvme are alike
+    assert len({ax.get_xlim() for ax in panels}) == len(panels) == 2
     for ax in panels:
         assert 1.0 in ax.get_xticks() and ax.get_xlim()[0] < 1.0
 
@@ -138,6 +138,12 @@ def test_a_policy_that_copies_is_not_among_whole_pages(synthetic: Summary) -> No
     assert "copy" not in drawn(synthetic)["cost-exposure"].alt
 
 
+def test_nanoseconds_as_measured_have_no_wait_added(synthetic: Summary) -> None:
+    found = drawn({**synthetic, "accel": "kvm"})
+    assert "fused (held) costs 581, exposure 230 µs" in found["cost-exposure"].alt
+    assert "nvme 4k: kernel-strict 1.500" in found["relative-cost"].alt
+
+
 def test_svg_is_the_same_each_time(synthetic: Summary) -> None:
     first, second = drawn(synthetic), drawn(synthetic)
     for name in ALL:
@@ -146,11 +152,12 @@ def test_svg_is_the_same_each_time(synthetic: Summary) -> None:
 
 def test_alternative_text_has_the_figures(synthetic: Summary) -> None:
     found = drawn(synthetic)
-    assert "fused (held) costs 581, exposure 230 µs" in found["cost-exposure"].alt
-    assert "passthrough (none) costs 160, exposure always" in found["cost-exposure"].alt
-    assert "kernel-strict (strict) costs 2,500, exposure 0 µs" in found["cost-exposure"].alt
+    assert "ns per page at a wait of 1 µs" in found["cost-exposure"].alt
+    assert "fused (held) costs 44.6 (581 instructions), exposure 230 µs" in found["cost-exposure"].alt
+    assert "passthrough (none) costs 8.00 (160 instructions), exposure always" in found["cost-exposure"].alt
+    assert "kernel-strict (strict) costs 1,125 (2,500 instructions), exposure 0 µs" in found["cost-exposure"].alt
     assert "fused 440 + 140" in found["map-unmap"].alt
-    assert "net-rx e1000e: kernel-strict 1.500" in found["relative-cost"].alt
+    assert "net-rx e1000e: kernel-strict 1.917" in found["relative-cost"].alt
     assert "xsmmu 0.00098" in found["invalidations"].alt
 
 
@@ -172,7 +179,7 @@ def test_labels_do_not_cover_each_other(synthetic: Summary, crowded: bool) -> No
 def test_an_exposure_that_was_not_attacked_is_marked(synthetic: Summary) -> None:
     plot = drawn(without(synthetic, "attack"))["cost-exposure"]
     assert "not attacked" in plot.caption and "fused" in plot.caption
-    assert "fused (held) costs 581, exposure 240 µs" in plot.alt
+    assert "fused (held) costs 44.6 (581 instructions), exposure 240 µs" in plot.alt
     assert "kernel-lazy" not in plot.alt
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Coloured tables: the cost of every policy under every workload, and the number of invalidations.
 
-A cell's `step` (0 to 9) selects a colour and repeats the number in the cell. A cost cell also carries the figures from
-which the report's slider adds hardware's wait.
+A cell's `step` (0 to 9) selects a colour and repeats the number in the cell. Costs in instructions are shown with a
+wait for each invalidation; such a cell also carries the figures from which the report's slider makes the cost at
+another wait.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xsmmu_lab.report.nanoseconds import WAIT_NS
 from xsmmu_lab.report.view import PASSTHROUGH, Run, View, Workload, show, show_inv, show_seen
 
 RATIO_STEPS: Final = (1.01, 1.03, 1.06, 1.12, 1.25, 1.5, 2, 4, 8)
@@ -29,17 +31,23 @@ class Cell:
     step: int
     cost: float | None = None
     commands: float | None = None
+    without_wait: bool = False
+    """Whether the number of invalidations is unknown, so that the ratio has no wait where others do."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A policy at a level: figures without colour, then a cell per workload; None if the workload was not run."""
+    """A policy at a level: figures without colour, then a cell per workload; None if the workload was not run.
+
+    `page` is the run that the figures are of.
+    """
 
     policy: str
     level: str
     base: bool
     figures: tuple[str, ...]
     cells: tuple[Cell | None, ...]
+    page: Run | None = None
 
 
 @dataclass(frozen=True)
@@ -50,22 +58,22 @@ class Heat:
     workloads: tuple[tuple[str, str], ...]
     rows: tuple[Row, ...]
 
-    @property
-    def waits(self) -> bool:
-        """Whether any cost can include hardware's wait."""
-        return any(cell and cell.commands for row in self.rows for cell in row.cells)
-
 
 def costs(view: View) -> Heat | None:
     """Cost relative to passthrough, beside the cost per page and the exposure that a device saw."""
     workloads = [w for w in view.workloads if any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)]
     micro = view.main_micro
     workloads = [w for w in workloads if w.kind != "micro" or w is micro]
-    heads = (f"{view.cost_word or 'cost'}/page", "inv/page", "exposure, max us")
+    at_wait = ("ns/page",) if view.waits else ()
+    heads = (*at_wait, f"{view.cost_word or 'cost'}/page", "inv/page", "exposure, max us")
+
+    def page(row: tuple[str, str]) -> Run | None:
+        return next((r for r in micro.runs if r.row == row), None) if micro else None
 
     def figures(row: tuple[str, str]) -> tuple[str, ...]:
-        run = next((r for r in micro.runs if r.row == row), None) if micro else None
+        run = page(row)
         return (
+            *(show(run.ns_at(WAIT_NS) if run else None) for _ in at_wait),
             show(run.page_sum if run else None),
             show_inv(run.inv_per_page if run else None),
             show_seen(row[1], view.seen(row)),
@@ -75,12 +83,16 @@ def costs(view: View) -> Heat | None:
         ratio = workload.relative(run, PASSTHROUGH)
         if ratio is None:
             return None
-        text = f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}"
-        return Cell(text, bisect_right(RATIO_STEPS, ratio), run.cost, run.commands)
+        waiting = workload.relative_at(run, PASSTHROUGH, WAIT_NS)
+        parts = (None, None) if waiting is None else (run.cost, run.commands)
+        shown = ratio if waiting is None else waiting
+        text = f"{shown:.3f}" if shown < 2 else f"{shown:.2f}"
+        return Cell(text, bisect_right(RATIO_STEPS, shown), *parts, view.waits and waiting is None)
 
     spreads = [f"±{w.spread:g}" if w.spread and view.cost_word == "instructions" else "" for w in workloads]
     rows = tuple(
-        Row(row[0], row[1], row[0] == PASSTHROUGH, figures(row), _cells(workloads, row, cell)) for row in view.rows()
+        Row(row[0], row[1], row[0] == PASSTHROUGH, figures(row), _cells(workloads, row, cell), page(row))
+        for row in view.rows()
     )
     if not rows:
         return None

@@ -15,12 +15,12 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from xsmmu_lab.report import heat, table, verdict
+from xsmmu_lab.report import heat, nanoseconds, table, verdict
 from xsmmu_lab.report import view as views
 from xsmmu_lab.report.heat import Heat, Row
 from xsmmu_lab.report.plots import Plot, plots
 from xsmmu_lab.report.table import Grid
-from xsmmu_lab.report.view import INSTRUCTIONS_PER_NS, LEVELS, View
+from xsmmu_lab.report.view import LEVELS, View
 
 NAME: Final = "report.html"
 INLINE: Final = ("cost-exposure", "map-unmap")
@@ -83,7 +83,8 @@ def html(view: View, pictures: list[Plot]) -> str:
         costs=heat.costs(view),
         invalidations=heat.invalidations(view),
         ratio_steps=heat.RATIO_STEPS,
-        instructions_per_ns=INSTRUCTIONS_PER_NS if view.cost_word == "instructions" else 1,
+        rate=nanoseconds.rate(),
+        wait_ns=nanoseconds.WAIT_NS,
         details=[table.details(workload) for workload in view.workloads],
         claims=[(claim, table.claim(claim)) for claim in view.claims],
         pictures={picture.name: picture for picture in pictures},

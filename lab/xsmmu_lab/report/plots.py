@@ -28,7 +28,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path as MplPath
 
-from xsmmu_lab.report.view import ALWAYS, LEVELS, PASSTHROUGH, Run, View, Workload, show, show_inv
+from xsmmu_lab.report import nanoseconds
+from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
+from xsmmu_lab.report.view import ALWAYS, LEVELS, Run, View, Workload, show, show_inv
 
 INK: Final = "#1b1f25"
 MUTED: Final = "#5a6370"
@@ -108,6 +110,8 @@ _RC: Final[dict[Any, Any]] = {
     "text.parse_math": False,
 }
 _DPI: Final = 150
+_WAIT: Final = in_us(WAIT_NS, "µs")
+"""The wait of costs in ns."""
 
 
 @dataclass(frozen=True)
@@ -317,21 +321,23 @@ class _Point:
 
     def words(self) -> str:
         time = ALWAYS if self.exposure_us is None else f"{show(self.exposure_us)} µs"
-        return f"{self.run.name} ({self.run.level}) costs {show(self.cost)}, exposure {time}"
+        counted = f" ({show(self.run.cost)} instructions)" if self.cost != self.run.cost else ""
+        return f"{self.run.name} ({self.run.level}) costs {show(self.cost)}{counted}, exposure {time}"
 
 
 def _points(view: View, workload: Workload) -> list[_Point]:
     found = []
     for run in workload.runs:
-        if run.cost is None or run.copies:
+        cost = run.ns_at(WAIT_NS) if view.waits else run.cost
+        if cost is None or run.copies:
             continue
         attack = view.seen(run.row)
         if run.level == "none":
-            found.append(_Point(run, run.cost, None, True, False))
+            found.append(_Point(run, cost, None, True, False))
         elif attack and attack.max_us is not None:
-            found.append(_Point(run, run.cost, attack.max_us, True, attack.open_ended))
+            found.append(_Point(run, cost, attack.max_us, True, attack.open_ended))
         elif run.exposure.max_us is not None:
-            found.append(_Point(run, run.cost, run.exposure.max_us, False, False))
+            found.append(_Point(run, cost, run.exposure.max_us, False, False))
     return found
 
 
@@ -340,7 +346,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
     points = _points(view, workload) if workload else []
     if not workload or not any(point.exposure_us is not None for point in points):
         return None
-    unit = view.cost_word or ""
+    unit = f"ns per page at a wait of {_WAIT}" if view.waits else f"{view.cost_word or ''} per page"
 
     def draw(heading: str) -> Figure:
         fig, ax = _single(8.4, 5.4)
@@ -348,7 +354,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
         scale.dress(ax, _time, 6, always=any(p.exposure_us is None for p in points))
         _cost_axis(ax, [p.cost for p in points])
         ax.set_xlabel("longest exposure after an unmap (further left is safer)")
-        ax.set_ylabel(f"map + unmap, {unit} per page (lower is cheaper)")
+        ax.set_ylabel(f"map + unmap, {unit} (lower is cheaper)")
         places = [scale.always if p.exposure_us is None else scale.place(p.exposure_us) for p in points]
         keys = _legend((p.run.level for p in points), (p.run for p in points))
         stairs: list[tuple[float, float]] = []
@@ -374,15 +380,23 @@ def _cost_against_exposure(view: View) -> Plot | None:
     return Plot(
         "cost-exposure",
         "Cost against exposure",
-        f"Cost is map + unmap of {workload.name}. Exposure is the longest time after an unmap at which a "
-        "device that kept trying could still write to the page. Cheap and safe is the lower left corner; what is on a "
-        "frontier has nothing below and left of it. Points that would cover each other stand side by side. Policies "
-        "that copy small buffers are not here: these are whole pages, which are mapped."
+        f"Cost is map + unmap of {workload.name}{_waiting(view)}. Exposure is the longest time after an unmap at "
+        "which a device that kept trying could still write to the page. Cheap and safe is the lower left corner; what "
+        "is on a frontier has nothing below and left of it. Points that would cover each other stand side by side. "
+        "Policies that copy small buffers are not here: these are whole pages, which are mapped."
         + (f" Marked *, not attacked: the module's own histogram{early} ({', '.join(unseen)})." if unseen else ""),
-        f"Scatter plot of {unit} per page against longest exposure. " + "; ".join(p.words() for p in points) + ".",
+        f"Scatter plot of {unit} against longest exposure. " + "; ".join(p.words() for p in points) + ".",
         _heading(view),
         draw,
     )
+
+
+def _waiting(view: View) -> str:
+    """How a cost with a wait was estimated."""
+    if not view.waits:
+        return ""
+    rate = nanoseconds.rate().words
+    return f", with {WAIT_NS:,} ns for each invalidation, and its instructions in ns at {rate}"
 
 
 def _point_label(point: _Point) -> str:
@@ -695,16 +709,17 @@ def _inv_per_page(view: View) -> Plot | None:
 
 def _relative_cost(view: View) -> Plot | None:
     workloads = [
-        w for w in view.workloads if w.kind != "micro" and any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)
+        w for w in view.workloads if w.kind != "micro" and any(view.relative(w, r) is not None for r in w.runs)
     ]
     if not workloads:
         return None
     rows = _rows_of(view, workloads)
+    at = f" at a wait of {_WAIT}" if view.waits else ""
 
     def draw(heading: str) -> Figure:
         fig, axes, places = _panels(rows, workloads, 5, 1.9)
         for ax, workload in zip(axes, workloads, strict=True):
-            ratios = [r for run in workload.runs if (r := workload.relative(run, PASSTHROUGH)) is not None]
+            ratios = [r for run in workload.runs if (r := view.relative(workload, run)) is not None]
             low, high = min(1.0, *ratios), max(1.02, *ratios)
             ax.set_xlim(low - (high - low) * 0.08, high + (high - low) * 0.4)
             ax.locator_params(axis="x", nbins=3)
@@ -712,12 +727,12 @@ def _relative_cost(view: View) -> Plot | None:
             ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
             ax.axvline(1.0, color=MUTED, linewidth=0.9, zorder=1)
             for run in workload.runs:
-                ratio = workload.relative(run, PASSTHROUGH)
+                ratio = view.relative(workload, run)
                 if ratio is None:
                     continue
                 y = places[run.row]
                 ax.plot([1.0, ratio], [y, y], color=MUTED, linewidth=0.9, zorder=2)
-                if run.relative_range:
+                if run.relative_range and not view.waits:
                     ax.plot(run.relative_range, [y, y], color=MUTED, linewidth=3.5, alpha=0.5, zorder=2)
                 _dot(ax, ratio, y, run)
                 ax.annotate(
@@ -729,7 +744,7 @@ def _relative_cost(view: View) -> Plot | None:
                     fontsize=7.5,
                 )
         _key(fig, _legend((level for _, level in rows), (run for w in workloads for run in w.runs)), 8, heading)
-        fig.supxlabel(f"{view.cost_word} for the same work, relative to passthrough", fontsize=9)
+        fig.supxlabel(f"cost of the same work{at}, relative to passthrough", fontsize=9)
         return fig
 
     return Plot(
@@ -737,8 +752,8 @@ def _relative_cost(view: View) -> Plot | None:
         "What a workload costs, relative to passthrough",
         "The whole path of the workload, driver and network or block stack included: 1x is the cost without an IOMMU. "
         "Each panel has its own scale.",
-        "Dot plot of cost relative to passthrough. "
-        + _in_words(workloads, lambda w, run: w.relative(run, PASSTHROUGH), lambda v: f"{v:.3f}"),
+        f"Dot plot of cost{at} relative to passthrough. "
+        + _in_words(workloads, lambda w, run: view.relative(w, run), lambda v: f"{v:.3f}"),
         _heading(view),
         draw,
     )

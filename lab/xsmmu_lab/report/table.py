@@ -15,10 +15,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.report import view as views
+from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
 from xsmmu_lab.report.view import (
     ALWAYS,
-    INSTRUCTIONS_PER_NS,
     KERNEL_STRICT,
     LEVELS,
     NULL,
@@ -116,13 +117,15 @@ def overview(view: View) -> Grid:
     micro = view.main_micro
     if micro:
         runs = by_row(micro)
-        columns.append(Column(f"{micro.name}\nmap+unmap", tuple(show(r.page_sum if r else None) for r in runs)))
+        if view.waits:
+            columns.append(Column(f"{micro.name}\nns/page", tuple(show(r.ns_at(WAIT_NS) if r else None) for r in runs)))
+        columns.append(Column(f"{view.cost_word}\n/page", tuple(show(r.page_sum if r else None) for r in runs)))
         columns.append(Column("inv/\npage", tuple(show_inv(r.inv_per_page if r else None) for r in runs)))
     columns.append(Column("exp.\nmax us", tuple(show_seen(row[1], view.seen(row)) for row in rows)))
     for workload in view.workloads:
         if workload.kind == "micro" and workload is not micro:
             continue
-        ratios = [workload.relative(r, PASSTHROUGH) if r else None for r in by_row(workload)]
+        ratios = [view.relative(workload, r) if r else None for r in by_row(workload)]
         columns.append(Column(_two_lines(workload.name), show_ratios(ratios)))
     return Grid(
         "All workloads at one look",
@@ -138,13 +141,16 @@ def _compared(view: View) -> bool:
 
 
 def _overview_note(view: View) -> str:
+    at = f" with a wait of {in_us(WAIT_NS)} for each invalidation" if view.waits else ""
     parts = []
-    if view.main_micro and view.cost_word:
-        parts.append(f"map+unmap: {view.cost_word} per page")
+    if view.main_micro and view.waits:
+        parts.append(f"ns/page: map + unmap{at}, estimated; instructions: the same without the wait")
+    elif view.main_micro and view.cost_word:
+        parts.append(f"{view.cost_word}/page: map + unmap")
     if view.attacks:
         parts.append("exp.: exposure that a device saw")
     if _compared(view):
-        parts.append("x: cost relative to passthrough")
+        parts.append(f"x: cost relative to passthrough{', with the same wait' if view.waits else ''}")
     return "; ".join(parts)
 
 
@@ -162,6 +168,7 @@ def details(workload: Workload) -> Grid:
         return ALWAYS if run.level == "none" else show(value)
 
     columns = [
+        column(f"ns at\n{in_us(WAIT_NS)}", lambda run: show(run.ns_at(WAIT_NS))),
         column("map", lambda run: show(run.map_cost)),
         column("unmap", lambda run: show(run.unmap_cost)),
         column("sum", lambda run: show(run.page_sum)),
@@ -283,8 +290,8 @@ def _waits(wait: Wait | None, holds: bool | None, unit: str | None) -> str:
 def _wait(wait: float, unit: str) -> str:
     if unit != "instructions":
         return f"{show(wait)} {unit}"
-    us = wait / INSTRUCTIONS_PER_NS / 1000
-    return f"{wait:,.0f} instructions ({us:.2g} us at {INSTRUCTIONS_PER_NS} instructions a ns)"
+    rate = nanoseconds.rate()
+    return f"{show(wait / rate.per_ns)} ns ({wait:,.0f} instructions, at {rate.short})"
 
 
 def reckoning(check: Check, unit: str | None) -> str:
@@ -313,11 +320,16 @@ def notes(view: View) -> list[str]:
     if view.cost_word == "instructions":
         found.append(
             "Cost is guest instructions (-icount: one instruction is one nanosecond of guest time). "
-            "Throughput and exposure are in guest time. Emulated invalidations "
-            "complete at once: this is software cost. On hardware a CPU waits for each, 0.9 to 2 us by published "
-            "figures, so rows that invalidate once a page cost more there than rows that invalidate once a batch, "
-            "whatever their instructions: the report adds a wait by its slider."
+            "Throughput and exposure are in guest time. Emulated invalidations complete at once: instructions are "
+            "software cost. On hardware a CPU waits for each invalidation, 0.9 to 2 us by published figures."
         )
+        if view.waits:
+            found.append(
+                f"Costs at a wait of {in_us(WAIT_NS)} are estimates: instructions at {nanoseconds.rate().words}, and "
+                f"{WAIT_NS:,} ns for each invalidation. The code of drivers and of the network and block stacks was "
+                "not timed: if it executes fewer instructions a ns than micro, then waits are a smaller part of its "
+                "cost than shown."
+            )
         found += _spreads(view)
     elif view.cost_word == "ns":
         found.append("Cost is nanoseconds on this machine, not instructions: compare within one run.")
@@ -362,8 +374,8 @@ def _spreads(view: View) -> list[str]:
         return [same] if any(w.kind in ("micro", "ring") for w in view.workloads) else []
     parts = (f"{spread:g}x ({', '.join(names)})" for spread, names in sorted(spreads.items()))
     return [
-        f"{same} Those of the others depend on when the host runs QEMU's devices. Relative to passthrough they "
-        f"differed between three runs by up to {'; '.join(parts)}: smaller differences say nothing."
+        f"{same} Those of the others depend on when the host runs QEMU's devices. Relative to passthrough, their "
+        f"instructions differed between three runs by up to {'; '.join(parts)}: smaller differences say nothing."
     ]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from xsmmu_lab.report import table
+from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
 from xsmmu_lab.report.table import Column, Grid
 from xsmmu_lab.report.view import BASELINES, LEVELS, NULL, PASSTHROUGH, Run, View, Workload, show
 
@@ -63,11 +64,14 @@ def _levels(view: View) -> Finding:
 
 
 def cheapest(view: View) -> Grid | None:
-    """The module's cheapest policy of each level: by the page, by the page with batch-aware drivers, by all traffic."""
+    """The module's cheapest policy of each level: by the page, by the page with batch-aware drivers, by all traffic.
+
+    Counts of instructions are compared with a wait for each invalidation.
+    """
     micro, rows = view.main_micro, []
     traffic = _traffic(view)
     for level in LEVELS:
-        plain, aware = (_least(micro, level, aware) if micro else None for aware in (False, True))
+        plain, aware = (_least(view, micro, level, aware) if micro else None for aware in (False, True))
         means = ((mean, name) for (name, at), mean in traffic.items() if at == level and name not in BASELINES)
         mean = min(means, default=None)
         if level != "none" and (plain or aware or mean):
@@ -76,36 +80,43 @@ def cheapest(view: View) -> Grid | None:
             )
     if not rows:
         return None
-    unit = f"{view.cost_word}\na page"
+    units = ("ns\na page", f"{view.cost_word}\na page")
     kinds = ("a page,\nunmodified driver", "a page,\nbatch-aware driver", "all traffic,\nunmodified drivers")
-    heads = ("level", kinds[0], unit, kinds[1], unit, kinds[2], f"cost, x {PASSTHROUGH}:\ngeometric mean")
+    heads = (
+        *("level", kinds[0], *units, kinds[1], *units),
+        *(kinds[2], f"cost, x {PASSTHROUGH}:\ngeometric mean"),
+    )
     columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
     kept = (columns[0], *(column for column in columns[1:] if not column.empty))
-    waits = ", before the hardware's waits" if view.cost_word == "instructions" else ""
-    return Grid(f"The cheapest policy of each level{waits}", "", kept[:1], kept[1:])
+    waits = f", with a wait of {in_us(WAIT_NS)} for each invalidation" if view.waits else ""
+    note = "instructions: without the wait" if view.waits else ""
+    return Grid(f"The cheapest policy of each level{waits}", note, kept[:1], kept[1:])
 
 
-def _least(workload: Workload, level: str, aware: bool) -> Run | None:
+def _least(view: View, workload: Workload, level: str, aware: bool) -> Run | None:
     ours = [run for run in workload.runs if run.policy not in BASELINES and run.page_sum is not None]
     runs = [run for run in ours if (run.level, run.aware) == (level, aware)]
+    at_wait = {run.name: run.ns_at(WAIT_NS) for run in runs}
+    if view.waits and None not in at_wait.values():
+        return min(runs, key=lambda run: at_wait[run.name] or 0.0, default=None)
     return min(runs, key=lambda run: run.page_sum or 0.0, default=None)
 
 
-def _named(run: Run | None) -> tuple[str, str]:
-    return (run.policy, show(run.page_sum)) if run else (NULL, NULL)
+def _named(run: Run | None) -> tuple[str, str, str]:
+    return (run.policy, show(run.ns_at(WAIT_NS)), show(run.page_sum)) if run else (NULL, NULL, NULL)
 
 
 def _traffic(view: View) -> dict[tuple[str, str], float]:
     """Geometric means of the cost relative to passthrough, for rows that were run under all counted workloads."""
-    workloads = [w for w in view.workloads if w.kind in _TRAFFIC and w.baseline(PASSTHROUGH)]
+    workloads = [w for w in view.workloads if w.kind in _TRAFFIC and _ratios(view, w, (PASSTHROUGH, "none"))]
     means = {}
     for row in view.rows():
-        ratios = [ratio for w in workloads for ratio in _ratios(w, row)]
+        ratios = [ratio for w in workloads for ratio in _ratios(view, w, row)]
         if workloads and len(ratios) == len(workloads):
             means[row] = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return means
 
 
-def _ratios(workload: Workload, row: tuple[str, str]) -> Iterable[float]:
+def _ratios(view: View, workload: Workload, row: tuple[str, str]) -> Iterable[float]:
     runs = (run for run in workload.runs if run.row == row and not run.aware)
-    return [ratio for run in runs if (ratio := workload.relative(run, PASSTHROUGH))]
+    return [ratio for run in runs if (ratio := view.relative(workload, run))]

@@ -20,6 +20,7 @@ from typing import Final
 
 from xsmmu.errors import UserError
 from xsmmu_lab import policies
+from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU
 
 SCHEMA: Final = 1
@@ -41,8 +42,6 @@ AWARE: Final = "batch-aware"
 """The kind of batch-aware drivers; other drivers are unmodified."""
 
 _POLICY_ORDER: Final = (*BASELINES, *policies.names())
-INSTRUCTIONS_PER_NS: Final = 2.5
-"""Assumed instructions of this code per nanosecond of a CPU, to compare hardware's wait with instructions."""
 
 SPREADS: Final = (
     ("net-rx", "", 0.042),
@@ -160,6 +159,12 @@ class Run:
             return None
         return self.map_cost + self.unmap_cost
 
+    def ns_at(self, wait_ns: float) -> float | None:
+        """Nanoseconds per unit of `cost`, with a wait for each invalidation; None unless instructions were counted."""
+        if self.cost is None or self.commands is None or not (self.cost_unit or "").startswith("instructions/"):
+            return None
+        return nanoseconds.rate().ns(self.cost, self.commands, wait_ns)
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -194,6 +199,13 @@ class Workload:
         if policy == PASSTHROUGH:
             return run.given_relative
         return run.given_relative / base.given_relative if base.given_relative else None
+
+    def relative_at(self, run: Run, policy: str, wait_ns: float) -> float | None:
+        """The cost of `run` in units of the cost of `policy`, both with a wait for each invalidation."""
+        base = self.baseline(policy)
+        cost, unit = run.ns_at(wait_ns), base.ns_at(wait_ns) if base else None
+        same = base is not None and base.cost_unit == run.cost_unit
+        return cost / unit if cost is not None and unit and same else None
 
     @property
     def cost_unit(self) -> str | None:
@@ -296,6 +308,17 @@ class View:
     """"instructions" or "ns"; None if this accelerator's figures are not costs."""
     workloads: tuple[Workload, ...]
     claims: tuple[Claim, ...]
+
+    @property
+    def waits(self) -> bool:
+        """Whether the hardware's wait can be added to any cost."""
+        return any(run.commands and run.ns_at(0) is not None for w in self.workloads for run in w.runs)
+
+    def relative(self, workload: Workload, run: Run) -> float | None:
+        """The cost relative to passthrough: instructions with the wait, nanoseconds as measured."""
+        if self.waits:
+            return workload.relative_at(run, PASSTHROUGH, nanoseconds.WAIT_NS)
+        return workload.relative(run, PASSTHROUGH)
 
     @property
     def main_micro(self) -> Workload | None:
@@ -670,5 +693,5 @@ def show_seen(run_level: str, attack: Attack | None) -> str:
 def show_ratios(values: Sequence[float | None]) -> tuple[str, ...]:
     """Ratios with a common number of decimals, so that readers can compare a column."""
     largest = max((value for value in values if value is not None), default=0.0)
-    decimals = 3 if largest < 2 else 2 if largest < 100 else 0
+    decimals = 3 if largest < 2 else 2 if largest < 100 else 1
     return tuple(NULL if value is None else f"{value:,.{decimals}f}x" for value in values)

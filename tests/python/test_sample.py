@@ -8,13 +8,14 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, NVME0, Machine, make_device
 
-from xsmmu import calibration, sample
+from xsmmu import calibration, native, sample
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
@@ -269,11 +270,6 @@ def test_rates_are_of_the_time_between(tracing: Tracing) -> None:
 
 
 def test_costs_come_from_the_calibration(tracing: Tracing, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1"])
-    assert "run xsmmu bench DEVICE --save" in result.output
-    assert [line.split()[:3] for line in result.output.splitlines() if line.startswith(IGB)] == [
-        [IGB, "eth1", "kernel-lazy"]
-    ]
     (tmp_path / "state").mkdir()
     (tmp_path / "state/calibration.json").write_text(json.dumps(COSTS))
     costs = calibration.read()
@@ -287,10 +283,57 @@ def test_costs_come_from_the_calibration(tracing: Tracing, tmp_path: Path) -> No
     assert "measured on 6.12.9-amd64" in output
     document = json.loads(CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1", "-o", "json"]).output)
     assert document["sample"]["calibrated_on"] == "6.12.9-amd64"
+    here = {"source": "bench", "kernel": "6.12.9-amd64", "cpu": None, "wait_ns": None}
+    assert document["sample"]["costs_from"] == here
     assert document["sample"]["rates"][0]["cpu_share"].keys() == {"kernel-strict", "fused"}
     lines = CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1", "-o", "jsonl"]).output.splitlines()
     assert json.loads(lines[-1])["schema"] == "xsmmu.doctor-sample/1"
     assert tracing.left == []
+
+
+def test_costs_are_estimated_without_a_calibration(tracing: Tracing, tmp_path: Path) -> None:
+    """By accepted figures of make native at a wait of 1 us; of the machine's own model of CPU if there are any."""
+    result = CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1"])
+    machine = native.accepted()[0]
+    said = (
+        f"%: of a CPU, estimated by make native's figures of {machine.cpu} at a wait of 1 us for each invalidation; "
+        "xsmmu bench DEVICE --save measures this machine\n"
+    )
+    assert said in result.output and "virtual machine" not in result.output
+    assert [line.split()[:3] for line in result.output.splitlines() if line.startswith(IGB)] == [
+        [IGB, "eth1", "kernel-lazy"]
+    ]
+    assert "strict %" in result.output and "passthrough %" not in result.output and "-direct" not in result.output
+    document = json.loads(CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1", "-o", "json"]).output)["sample"]
+    assert document["calibrated_on"] is None
+    assert document["costs_from"] == {
+        "source": "native",
+        "kernel": machine.kernel,
+        "cpu": machine.cpu,
+        "wait_ns": native.HARDWARE_WAIT_NS,
+    }
+    strict = next(row for row in machine.plain("strict") if row.wait_ns == native.HARDWARE_WAIT_NS)
+    assert calibration.estimate().policies["strict"] == calibration.Cost(strict.map_ns, strict.unmap_ns)
+    assert {*document["rates"][0]["cpu_share"]} == {*calibration.estimate().policies}
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: Another\nflags\t\t: fpu hypervisor\n")
+    assert (
+        "emulated IOMMU may take much longer than this wait"
+        in CliRunner().invoke(app, ["doctor", "eth1", "--sample", "0.1"]).output
+    )
+    assert tracing.left == []
+
+
+def test_an_estimate_is_of_the_machines_own_cpu(
+    tracing: Tracing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first, *_] = native.accepted()
+    mine = replace(first, cpu="My CPU")
+    monkeypatch.setattr(native, "accepted", lambda: (first, mine))
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: My CPU\n")
+    assert calibration.estimate().cpu == "My CPU"
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: Another\n")
+    assert calibration.estimate().cpu == first.cpu
+    assert tracing.made == []
 
 
 def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,7 +349,7 @@ def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1,234 events were lost, because they came faster than the tool reads: the true rates are higher" in said
     assert [row["device"] for row in taken.as_dict()["rates"]] == [IGB, None]
     assert taken.as_dict()["lost_events"] == 1234
-    sample.show(sample.Taken(2.0, rates[:1], 0, None))
+    sample.show(sample.Taken(2.0, rates[:1], 0, costs))
     assert "were lost" not in capsys.readouterr().out
 
 

@@ -27,7 +27,7 @@ import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, NVME0, NVME1, load_anew, make_device
 
-from xsmmu import activity, digits, module, top
+from xsmmu import activity, digits, module, native, top
 from xsmmu.activity import Activity, Reading
 from xsmmu.calibration import Calibration, Cost
 from xsmmu.cli import app
@@ -281,12 +281,22 @@ def calibrated(sysfs: Path, *policies: str) -> None:
 
 def test_a_calibration_that_is_made_meanwhile_is_seen(sysfs: Path) -> None:
     screen = seen_by(IGB)
+    said = " ".join(shown(screen).split())
+    assert "~cpu%" in said and " cpu%" not in said
     screen.press("enter")
-    assert "not calibrated: run xsmmu bench DEVICE --save" in shown(screen)
+    assert "0.0 % of one, estimated; 0 bad unmaps" in shown(screen)
+    cpu = native.accepted()[0].cpu
+    assert f"CPU: estimated by make native's figures of {cpu} at a wait of 1 us for each invalidation; " in shown(
+        screen
+    )
+    assert "xsmmu bench DEVICE --save measures this machine" in shown(screen)
     calibrated(sysfs, "strict", "kernel-lazy")
     assert "not calibrated for fused" in shown(seen_by(IGB, screen=screen))
     calibrated(sysfs, "fused")
-    assert "0.0 % of one, estimated" in shown(seen_by(IGB, screen=screen))
+    said = shown(seen_by(IGB, screen=screen))
+    assert "0.0 % of one, estimated" in said and "make native" not in said
+    screen.press("escape")
+    assert "~cpu%" not in shown(screen)
 
 
 def test_right_after_the_start_there_is_a_calibration(sysfs: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Costs of maps and unmaps on this machine under each policy, as saved by `xsmmu bench --save`."""
+"""Costs of maps and unmaps under each policy: of this machine by `xsmmu bench --save`, or else an estimate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from xsmmu import files, output
+from xsmmu import files, native, output
 from xsmmu.errors import UserError
+from xsmmu.kernel import model
 from xsmmu.machine import root
+from xsmmu.native import HARDWARE_WAIT_NS
 
 SCHEMA: Final = "xsmmu.calibration/1"
-HINT: Final = "this machine is not calibrated: run xsmmu bench DEVICE --save for estimates of costs"
+MEASURE: Final = "xsmmu bench DEVICE --save measures this machine"
 
 
 def file() -> Path:
@@ -48,11 +50,44 @@ class Calibration:
     policies: Mapping[str, Cost]
     hypervisor: bool = False
     """Whether the measurement ran in a virtual machine."""
+    cpu: str | None = None
+    """The CPU of an estimate by `make native`; None for a measurement of this machine."""
 
     @property
-    def where(self) -> str:
-        """Kernel and kind of machine, for people."""
-        return f"{self.kernel}{', in a virtual machine' if self.hypervisor else ''}"
+    def is_measured(self) -> bool:
+        """Whether this machine was measured."""
+        return self.cpu is None
+
+    @property
+    def origin(self) -> str:
+        """The origin of the costs, for people."""
+        if not self.is_measured:
+            wait = f"a wait of {HARDWARE_WAIT_NS / 1000:g} us for each invalidation"
+            return f"make native's figures of {self.cpu} at {wait}; {MEASURE}"
+        emulated = ", in a virtual machine: its emulated IOMMU was measured, not hardware" if self.hypervisor else ""
+        return f"costs that xsmmu bench measured on {self.kernel}{emulated}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The origin as JSON fields; `wait_ns` is null where the waits of this machine's IOMMU were measured."""
+        source, wait_ns = ("bench", None) if self.is_measured else ("native", HARDWARE_WAIT_NS)
+        return {"source": source, "kernel": self.kernel, "cpu": self.cpu, "wait_ns": wait_ns}
+
+
+def costs() -> Calibration:
+    """The machine's calibration; without one, an estimate."""
+    return read() or estimate()
+
+
+def estimate() -> Calibration:
+    """Costs by accepted figures of `make native`, of this model of CPU if there are any."""
+    found = native.of_cpu(model()) or native.accepted()[0]
+    rows = [row for row in found.rows if row.is_plain() and row.wait_ns == HARDWARE_WAIT_NS]
+    policies = {
+        row.policy: Cost(row.map_ns, row.unmap_ns)
+        for row in rows
+        if (row.driver, row.tables) == ("unmodified", "kernel")
+    }
+    return Calibration(found.kernel, policies, cpu=found.cpu)
 
 
 def read() -> Calibration | None:

@@ -288,7 +288,7 @@ class Taken:
     seconds: float
     rates: tuple[Rate, ...]
     lost: int
-    calibration: Calibration | None
+    calibration: Calibration
 
     @property
     def is_sum(self) -> bool:
@@ -297,7 +297,7 @@ class Taken:
 
     def shares(self, rate: Rate) -> dict[str, float]:
         """Share of a CPU for a device's maps and unmaps, by policy."""
-        costs = self.calibration.policies if self.calibration else {}
+        costs = self.calibration.policies
         return {name: cost.share(rate.maps_per_s, rate.unmaps_per_s) for name, cost in costs.items()}
 
     def as_dict(self) -> dict[str, Any]:
@@ -313,8 +313,13 @@ class Taken:
             }
             for rate in self.rates
         ]
-        kernel = self.calibration.kernel if self.calibration else None
-        return {"seconds": self.seconds, "lost_events": self.lost, "calibrated_on": kernel, "rates": rows}
+        return {
+            "seconds": self.seconds,
+            "lost_events": self.lost,
+            "calibrated_on": self.calibration.kernel if self.calibration.is_measured else None,
+            "costs_from": self.calibration.as_dict(),
+            "rates": rows,
+        }
 
 
 def rates(first: Counts, last: Counts, seconds: float, wanted: Sequence[Device]) -> tuple[Rate, ...]:
@@ -348,7 +353,7 @@ def _wait(start: float, seconds: float, count: Counting) -> None:
 
 def take(wanted: Sequence[Device], seconds: float) -> Taken:
     """Count for the given time."""
-    costs = calibration.read()
+    costs = calibration.costs()
     with counting() as count:
         first, start = count.counts(), time.monotonic()
         _wait(start, seconds, count)
@@ -360,7 +365,7 @@ def take(wanted: Sequence[Device], seconds: float) -> Taken:
 
 def show(taken: Taken) -> None:
     """Print a sample for people."""
-    policies = list(taken.calibration.policies) if taken.calibration else []
+    policies = list(taken.calibration.policies)
     columns = ("device", "names", "path", "maps/s", "unmaps/s", *(f"{name} %" for name in policies))
     rows = [
         [
@@ -389,7 +394,6 @@ def show(taken: Taken) -> None:
         print(
             f"{taken.lost:,} events were lost, because they came faster than the tool reads: the true rates are higher"
         )
-    if taken.calibration:
-        print(f"%: of a CPU, estimated by costs that xsmmu bench measured on {taken.calibration.where}")
-    else:
-        print(calibration.HINT)
+    print(f"%: of a CPU, estimated by {taken.calibration.origin}")
+    if not taken.calibration.is_measured and kernel.is_virtual():
+        print("this is a virtual machine: an invalidation by its emulated IOMMU may take much longer than this wait")

@@ -34,6 +34,8 @@ _LOOK_S: Final = 0.25
 _PASSING: Final = ("no-policy", "no-module", "not-offered", "device-gone")
 """Errors that may pass while the screen is on."""
 _NAME_MIN: Final = 13
+_ESTIMATED: Final = "~cpu%"
+"""Title of the column cpu% without a calibration."""
 _KEYS: Final = "s sort  r reverse  space pause  up/down select  Enter open  q quit"
 _KEYS_OF_ONE: Final = "space pause  up/down next group  Esc back"
 
@@ -193,7 +195,8 @@ class Screen:
         return title
 
     def _table(self, rows: Sequence[Activity], width: int, height: int) -> list[Text]:
-        kept = columns(width, self.calibration is not None, [row.last.sample.path[0] for row in rows])
+        measured = self.calibration is not None and self.calibration.is_measured
+        kept = columns(width, measured, [row.last.sample.path[0] for row in rows])
         called = [names(row) for row in rows]
         # Only as wide as needed, so that figures stay close to the names.
         longest = max((cell_len(texts[0]) for texts in called), default=0)
@@ -202,7 +205,8 @@ class Screen:
         head = Text(f"{'device':<{left}.{left}}", style="underline bold" if by is None else "bold")
         for column in kept:
             is_by = by is not None and column.title == by.title
-            head.append(" ").append(column.head(), style="underline" if is_by else "")
+            title = column.head() if measured or column.title != "cpu%" else _ESTIMATED
+            head.append(" ").append(title, style="underline" if is_by else "")
         if not rows:
             return [head, Text(self.message[:width], style="yellow")]
         at = self.selected(rows)
@@ -254,6 +258,7 @@ class Screen:
             f"bound {duration(sample.bound_ns)}",
             f"since the start    p99 {duration(began.exposure_p99_ns)}, max {duration(began.exposure_max_ns)}",
             f"CPU, bad unmaps    {_cpu(row)}; {short(row.now('bad_unmaps'))} bad unmaps",
+            *_origin(row),
             *row.notes(names(row)[2]),
             "",
         ]
@@ -270,6 +275,13 @@ def _cpu(row: Activity) -> str:
     if row.last.sample.state not in module.TAKEN:
         return f"unknown under {path}, because the module does not count calls there"
     return f"{percent(row.cpu_share)} % of one, estimated"
+
+
+def _origin(row: Activity) -> list[str]:
+    """The origin of an estimate without a calibration."""
+    if not row.calibration or row.calibration.is_measured:
+        return []
+    return [f"CPU: estimated by {row.calibration.origin}"]
 
 
 def _flushes(row: Activity) -> dict[str, float]:
@@ -321,7 +333,7 @@ class Watching:
         readings = [(device, reading) for device, sample in found if (reading := self._read(device, sample))]
         rows = []
         # A calibration may be made while the screen is on.
-        costs = self.screen.calibration = calibration.read()
+        costs = self.screen.calibration = calibration.costs()
         for device, reading in readings:
             group = reading.sample.devices
             # For a new group too, or a group that was missing for some readings.
@@ -382,8 +394,9 @@ def top(device: tuple[str, ...], interval: float) -> None:
 
     Columns: maps, unmaps, unmapped pages and invalidation commands per second; commands per page; percentage of pages
     flushed inside their unmap (at once); pages held until their flush, and mapped pages; exposure of unmapped pages in
-    the last interval (p99, max) and its bound; share of a CPU for maps and unmaps, if xsmmu bench --save has calibrated
-    this machine. Narrow terminals show fewer columns.
+    the last interval (p99, max) and its bound; estimated share of a CPU for maps and unmaps: by costs of this machine
+    if xsmmu bench --save has measured them, else (~cpu%) by figures of another machine at a wait of 1 us for each
+    invalidation. Narrow terminals show fewer columns.
 
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
     with its exposure and the causes of its flushes, Esc goes back, q quits.

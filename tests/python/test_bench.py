@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from tests.python.fake_kernel import (
 )
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
-from xsmmu import calibration, machine, module
+from xsmmu import calibration, machine, module, native
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
@@ -63,6 +64,36 @@ def test_all_policies_of_a_free_device(kernel: Kernel) -> None:
     assert result["ranking"][-1]["invalidations_per_page"] is None
     asked = [write.partition("micro ")[2] for write in kernel.writes if "/micro " in write]
     assert asked == ["ring=256 rounds=256 bytes=4096 ns=1"] * len(DEFAULT) * 4
+    assert [row["policy"] for row in result["rows"]] == cheapest_first
+    assert result["rows"][0] == {
+        "policy": "fused",
+        "driver": "unmodified",
+        "tables": "kernel",
+        "bytes": 4096,
+        "pages": 1,
+        "ring": 256,
+        "list": 0,
+        "walk_mib": 0,
+        "cpus": 1,
+        "wait_ns": None,
+        "ns_per_page": pytest.approx(580.7),
+        "low": pytest.approx(580.7),
+        "high": pytest.approx(580.7),
+        "map_ns": 440.5,
+        "unmap_ns": pytest.approx(140.2),
+        "inv_per_page": pytest.approx(0.5),
+    }
+    assert {*result["rows"][0]} == {field.name for field in fields(native.Row)}
+
+
+@pytest.mark.usefixtures("kernel")
+def test_rows_name_the_tables_as_make_native_does() -> None:
+    run("set", "eth1", "strict", "--tables", "direct", "--rebind")
+    words = ("bench", "eth1", "--rebind", "--rounds", "1", "-o", "json", "--policies", "passthrough,fused")
+    rows = {row["policy"]: row for row in json.loads(run(*words))["rows"]}
+    assert (rows["passthrough"]["driver"], rows["passthrough"]["tables"]) == ("none", "none")
+    assert (rows["fused-direct"]["driver"], rows["fused-direct"]["tables"]) == ("unmodified", "direct")
+    assert module.choice(Device(IGB)).tables == "direct"
 
 
 def test_policies_are_interleaved(kernel: Kernel) -> None:
@@ -104,7 +135,7 @@ def test_what_people_see(tmp_path: Path) -> None:
     (tmp_path / "proc/cpuinfo").write_text("flags\t\t: fpu hypervisor tsc\n")
     said = run("bench", FREE, "--rounds", "6", "--policies", "copy").splitlines()
     assert said[-2].startswith("note: copy maps whole pages; ")
-    assert said[-1].startswith("note: this is a virtual machine")
+    assert said[-1].startswith("note: this is a virtual machine: bench measured its emulated IOMMU")
 
 
 def test_a_driver_gives_way_by_leave_only(kernel: Kernel) -> None:
@@ -363,7 +394,7 @@ def test_a_saved_result_is_the_calibration(tmp_path: Path) -> None:
     run("bench", FREE, "--rounds", "1", "--save", "--policies", "strict")
     found = calibration.read()
     assert found and (found.hypervisor, [*found.policies]) == (True, ["strict"])
-    assert found.where.endswith(", in a virtual machine")
+    assert found.origin.endswith(", in a virtual machine: its emulated IOMMU was measured, not hardware")
 
 
 def test_what_is_saved_is_the_middle_of_the_counted_rounds(kernel: Kernel) -> None:

@@ -44,7 +44,8 @@ QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_ro
 NOT_HERE: Final = ("declined", "refused", "type-failed", "attach-failed")
 """Error codes that mean: the device cannot use this policy."""
 VIRTUAL: Final = (
-    "this is a virtual machine: the hypervisor affects CPU, clock and IOMMU, so the figures are not those of hardware"
+    "this is a virtual machine: bench measured its emulated IOMMU, and the hypervisor affects CPU and clock, so the "
+    "figures are not those of hardware"
 )
 
 Row = dict[str, float | None]
@@ -80,6 +81,8 @@ class Bench:
         self.levels: dict[str, str] = {}
         self.copies: dict[str, int] = {}
         """Largest size of a copied buffer, in bytes, by policy."""
+        self.tables: dict[str, str] = {}
+        """Writer of the page tables, by policy: kernel, direct, or none in passthrough."""
 
     def run(self, mover: Mover) -> None:
         """Run all rounds; the workload must be bound to the device."""
@@ -134,6 +137,8 @@ class Bench:
             )
         self.levels[policy] = modes.level(self.device)
         self.copies[policy] = now.tunables.get("copy_bytes", 0) if ours else 0
+        direct = ours and now.tables == "direct" and not module.no_direct(self.device)
+        self.tables[policy] = "direct" if direct else "none" if policy == "passthrough" else "kernel"
         counted = Activity(self.device, before, activity.read(self.device)) if before else None
         return {
             "map_ns": found["map_ns"],
@@ -158,6 +163,30 @@ class Bench:
             for policy in measured
         ]
         return sorted(found, key=lambda row: row["both_ns"]["median"])
+
+    def native_rows(self, ranking: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The ranking in the form of `make native`, for `xsmmu lab compare`."""
+        return [
+            {
+                "policy": f"{row['policy']}{'-direct' if self.tables[row['policy']] == 'direct' else ''}",
+                "driver": "none" if row["policy"] == "passthrough" else "unmodified",
+                "tables": self.tables[row["policy"]],
+                "bytes": self.setup.bytes,
+                "pages": 1,
+                "ring": self.setup.ring,
+                "list": 0,
+                "walk_mib": 0,
+                "cpus": 1,
+                "wait_ns": None,
+                "ns_per_page": row["both_ns"]["median"],
+                "low": row["both_ns"]["min"],
+                "high": row["both_ns"]["max"],
+                "map_ns": row["map_ns"]["median"],
+                "unmap_ns": row["unmap_ns"]["median"],
+                "inv_per_page": (row["invalidations_per_page"] or {}).get("median"),
+            }
+            for row in ranking
+        ]
 
     def warnings(self) -> list[str]:
         """Reasons to doubt the figures."""
@@ -314,8 +343,9 @@ def bench(
     """Measure the cost of maps and unmaps on this machine under each policy, in nanoseconds per page.
 
     The module xsmmu_bench replaces DEVICE's driver, and maps and unmaps memory; the device does no DMA. Figures depend
-    little on the device, so choose a device that is not in use. The policies kernel-strict, kernel-lazy and passthrough
-    are the kernel's own path. Policies that DEVICE cannot use are left out, unless --policies names them.
+    little on the device, so choose a device that is not in use. They include the waits for this machine's IOMMU; in a
+    virtual machine the IOMMU is emulated. The policies kernel-strict, kernel-lazy and passthrough are the kernel's own
+    path. Policies that DEVICE cannot use are left out, unless --policies names them.
 
     At the end, at Ctrl-C and after an error, policy, type and drivers are restored.
 
@@ -324,7 +354,7 @@ def bench(
       xsmmu bench 0000:03:00.0 --save
       xsmmu bench eth1 --rebind --policies kernel-strict,strict,fused
       xsmmu bench eth1 --rebind --bytes 256 --policies strict,copy
-      xsmmu bench eth1 --rebind --rounds 20 -o json > bench.json
+      xsmmu bench eth1 --rebind --ring 1024 --rounds 20 -o json > bench.json
     """
     found = binding.chosen_by(machine.find(device))
     if save and size != PAGE_BYTES:
@@ -361,22 +391,23 @@ def bench(
         measuring = Bench(setup, found, policies is None)
         ranking = _measure(found, measuring, force)
     about = {**asdict(setup), "warnings": measuring.warnings()}
+    rows = measuring.native_rows(ranking)
     try:
         # Saving comes first: the reader of standard output may close the pipe.
         if save:
-            _save(about, ranking)
+            _save(about, ranking, rows)
     finally:
         if form == "table":
             _print(setup, ranking)
             for warning in about["warnings"]:
                 click.echo(f"warning: {warning}", err=True)
         else:
-            output.emit(form, "bench", "ranking", ranking, **about)
+            output.emit(form, "bench", "ranking", ranking, **about, rows=rows)
     if save and form == "table":
         click.echo(f"saved: {calibration.file()}")
 
 
-def _save(about: Mapping[str, Any], ranking: Sequence[dict[str, Any]]) -> None:
+def _save(about: Mapping[str, Any], ranking: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> None:
     costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
-    document = output.document("bench", **about, ranking=ranking)
+    document = output.document("bench", **about, rows=rows, ranking=ranking)
     calibration.write(about["kernel"], about["hypervisor"], costs, document)

@@ -310,6 +310,8 @@ def compare(
 ) -> None:
     """Run COMMAND under each policy of DEVICE in turn, repeatedly, and compare the costs.
 
+    Costs are measured, with the waits for this machine's IOMMU; in a virtual machine the IOMMU is emulated.
+
     The policies kernel-strict, kernel-lazy and passthrough are the kernel's own path. Drivers of the group are unbound
     and bound if a change of policy needs a rebind, which removes addresses of interfaces: --after can restore them. At
     the end, at Ctrl-C and after an error, policy, type and drivers are restored.

@@ -183,27 +183,55 @@ def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
 
 
 @lab.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
-@click.option("--changed", is_flag=True, help="Only runs with a change beyond the usual spread.")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--changed", is_flag=True, help="Of two results of make lab: only runs beyond the usual spread.")
+@click.option(
+    "--wait",
+    type=click.IntRange(0, 100_000),
+    default=1000,
+    show_default=True,
+    help="Of nanoseconds: the wait in ns that is shown of a file with several waits.",
+)
 @_json
-def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
-    """Compare two results folders: the cost of each run, and the changes beyond the usual spread.
+def compare(files: tuple[Path, ...], changed: bool, wait: int, as_json: bool) -> None:
+    """Compare results: two of make lab, or nanoseconds in one table with a column for each file.
+
+    Two results of make lab: the cost of each run, and the changes beyond the usual spread. Otherwise each of FILES is a
+    summary of make native, make native-engine or make lab (its micro, estimated in ns), output of xsmmu bench -o json,
+    or tool/xsmmu/native.json. Each figure stands beside its ratio to kernel-lazy of the same file (to passthrough, or
+    to the policy lazy, in a file without kernel-lazy). A folder stands for its summary.json.
 
     \b
     Examples:
       xsmmu lab compare results/2026-11-24T10-00-00Z results/latest
       xsmmu lab compare old new --changed
       xsmmu lab compare old new --json
+      xsmmu lab compare bench.json results/native tool/xsmmu/native.json
+      xsmmu lab compare results/native --wait 300
     """
+    from xsmmu_lab.native import beside
     from xsmmu_lab.runs import compare as the_comparison
     from xsmmu_lab.runs import results
 
-    found = the_comparison.compare(results.load(before), results.load(after))
+    documents = [beside.load(file) for file in files]
+    if all(map(beside.is_lab, documents)) and len(files) == 2:
+        for document in documents:
+            results.validate(document)
+        found = the_comparison.compare(*documents)
+        if as_json:
+            sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n")
+        else:
+            the_comparison.render(found, _console(), changed)
+        return
+    if changed:
+        raise click.UsageError("--changed needs two results of make lab: leave out --changed, or the other files")
+    columns = [
+        column for file, each in zip(files, documents, strict=True) for column in beside.columns(file, each, wait)
+    ]
     if as_json:
-        sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n")
+        sys.stdout.write(json.dumps(beside.as_dict(columns), indent=1) + "\n")
     else:
-        the_comparison.render(found, _console(), changed)
+        beside.show(columns)
 
 
 def _console() -> Console:

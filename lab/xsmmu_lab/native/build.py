@@ -22,6 +22,7 @@ STOCK: Final = "7.2"
 
 _FILES: Final = {"uml.config": "own.config", "uml.patch": "own.patch", "fake_iommu.c": "arch/um/drivers/fake_iommu.c"}
 """Files of lab/native, and their places in the kernel's source."""
+_DONE: Final = ".done"
 _BUILD_BYTES: Final = 4 << 30
 _MODULE_FOLDER: Final = "lab/native/module"
 
@@ -35,17 +36,30 @@ class Machine:
     image: Image
 
 
+def _place(root: Root, stock: kernels.Kernel) -> Path:
+    """The kernel's folder, whose name depends on all of its sources."""
+    identity = f"{stock.version}\0{root.versions.get(stock.gcc, '')}\0".encode() + b"\0".join(_ours().values())
+    return root.path / "usr/src" / f"linux-{stock.version}-native-{hashlib.sha256(identity).hexdigest()[:8]}"
+
+
+def _ours() -> dict[str, bytes]:
+    return {place: (NATIVE / name).read_bytes() for name, place in _FILES.items()}
+
+
+def is_built(root: Root, console: Console) -> bool:
+    """Whether the kernel of these sources is built."""
+    return (_place(root, kernels.ensure(root, STOCK, console)) / _DONE).exists()
+
+
 def machine(root: Root, console: Console) -> Machine:
     """Build what is missing. An interrupted build of the kernel goes on where it was."""
     stock = kernels.ensure(root, STOCK, console)
-    ours = {place: (NATIVE / name).read_bytes() for name, place in _FILES.items()}
-    identity = f"{stock.version}\0{root.versions.get(stock.gcc, '')}\0".encode() + b"\0".join(ours.values())
-    place = root.path / "usr/src" / f"linux-{stock.version}-native-{hashlib.sha256(identity).hexdigest()[:8]}"
+    place, ours = _place(root, stock), _ours()
     with host.locked(root.cache / "kernel-native.lock", console, "building User-Mode Linux"):
-        if not (place / ".done").exists():
+        if not (place / _DONE).exists():
             host.need_space(root.cache, _BUILD_BYTES, "building User-Mode Linux")
             _build_kernel(root, stock, place, ours, console)
-            (place / ".done").touch()
+            (place / _DONE).touch()
     kernel = kernels.Kernel(
         name="native",
         release=(place / "include/config/kernel.release").read_text().strip(),

@@ -24,6 +24,11 @@ WAITED_MAX: Final = 0.08
 """Largest part of a run for which another program may have its CPU."""
 
 
+def quiet(runs: Sequence[Run]) -> list[Run]:
+    """The quiet runs."""
+    return undisturbed(runs, lambda run: run.calibrations, _is_crowded)
+
+
 class TooNoisyError(UserError):
     """Too few runs were quiet."""
 
@@ -40,7 +45,7 @@ class Rounds:
 
     def quiet(self) -> list[Run]:
         """The quiet runs, as far as the runs until now tell."""
-        return undisturbed(self.runs, lambda run: run.calibrations, _is_crowded)
+        return quiet(self.runs)
 
     def enough(self) -> int:
         """The number of quiet runs, without those that no case needs."""
@@ -75,11 +80,11 @@ class Rounds:
             raise self._too_noisy()
 
     def _too_noisy(self) -> TooNoisyError:
-        crowded, quiet = sum(map(_is_crowded, self.runs)), len(self.quiet())
+        crowded, kept = sum(map(_is_crowded, self.runs)), len(self.quiet())
         return TooNoisyError(
-            f"this machine is too noisy: {quiet} of {len(self.runs)} runs were quiet, and"
+            f"this machine is too noisy: {kept} of {len(self.runs)} runs were quiet, and"
             f" {self.enough()} of the {self.wanted * len(self.cases)} that are needed; other programs had the CPU in"
-            f" {crowded} runs, and the CPU was slow in {len(self.runs) - quiet - crowded} others: {REMEDY}"
+            f" {crowded} runs, and the CPU was slow in {len(self.runs) - kept - crowded} others: {REMEDY}"
         )
 
 

@@ -593,6 +593,12 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "direct-tables",
         f"to try again: xsmmu set {IGB} fused --tables direct; if they end again: ",
     ),
+    "direct tables that have ended, and tunables": (
+        lambda made: put(made, no_direct="an entry has unknown bits", max_window_us="250", batch_pages="64"),
+        "risk",
+        "direct-tables",
+        f"if they end again: xsmmu set {IGB} fused max_window_us=250 batch_pages=64 --tables kernel",
+    ),
     "direct tables that do not engage": (
         lambda made: direct(made, direct_pages=64, direct_misses=2336),
         "risk",

@@ -95,8 +95,16 @@ def findings(use: Use, subject: str) -> Iterator[Finding]:
         yield Finding("risk", "batch-aware", subject, reason, remedy)
 
 
+def _tuned(use: Use) -> str:
+    """Words that keep the group's tunables, which a choice resets to the policy's defaults; auto has none."""
+    default = module.defaults(use.device).get(use.now.policy)
+    if use.now.auto or default is None:
+        return ""
+    return "".join(f" {name}={value}" for name, value in use.now.tunables.items() if default.get(name) != value)
+
+
 def _direct(use: Use, subject: str) -> Iterator[Finding]:
-    change = f"xsmmu set {use.device.address} {use.now.asked} --tables"
+    change = f"xsmmu set {use.device.address} {use.now.asked}{_tuned(use)} --tables"
     in_place, misses, large = (use.count(f"direct_{name}") for name in ("pages", "misses", "large"))
     if use.no_direct:
         reason = f"direct tables are chosen and off: {use.no_direct}; the IOMMU's driver writes all entries"

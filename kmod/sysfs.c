@@ -280,6 +280,7 @@ static ssize_t used_show(struct xs_device *xdev, char *page)
 {
 	struct xs_backend *backend = &xdev->group->backend;
 	struct xs_stats *sum = &xdev->group->stats.sum;
+
 	if (!xs_group_is_attached(xdev->group))
 		return 0;
 	xs_engine_stats(&backend->engine, sum);

@@ -131,7 +131,7 @@ static u64 median_ticks(u64 (*stretch)(void))
 
 static struct calibration calibrate(void)
 {
-	return (struct calibration){
+	return (struct calibration) {
 		.swaps = median_ticks(swaps_ticks),
 		.work = median_ticks(work_ticks),
 	};
@@ -253,7 +253,8 @@ static int part_emit(const struct part *part, char *text, ssize_t length)
 	u64 khz = part->clock_khz;
 
 	return sysfs_emit_at(text, length,
-			     "{\"cmpxchg_ps\":[%llu,%llu],\"work_ps\":[%llu,%llu],\"clock_khz\":%llu}\n",
+			     "{\"cmpxchg_ps\":[%llu,%llu],\"work_ps\":[%llu,%llu],"
+			     "\"clock_khz\":%llu}\n",
 			     picoseconds(before->swaps, SWAPS, khz),
 			     picoseconds(after->swaps, SWAPS, khz),
 			     picoseconds(before->work, STEPS, khz),

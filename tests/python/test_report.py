@@ -329,6 +329,14 @@ def test_a_wait_needs_costs_and_commands(synthetic: Summary) -> None:
     assert heat_cells(html, "fused") == [("h7", "3.63"), ("h2", "1.040"), ("h2", "1.040"), ("h2", "1.040")]
 
 
+def test_a_page_without_a_cost_has_no_figure(synthetic: Summary) -> None:
+    for run in synthetic["runs"]:
+        if run["policy"] == "fused" and run["workload"] == "micro":
+            run["map_instructions_per_page"] = None
+    row = written(synthetic).partition('id="overhead-table"')[2].partition('<th scope="row">fused</th>')[2]
+    assert row.startswith('<td class="key">held</td><td>-</td><td>-</td><td>0.01560</td>')
+
+
 def test_measured_nanoseconds_have_their_own_waits(synthetic: Summary) -> None:
     html = written({**synthetic, "accel": "kvm"})
     assert "<script" not in html and "data-c" not in html

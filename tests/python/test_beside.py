@@ -112,7 +112,7 @@ def test_all_kinds_stand_in_one_table(files: Files, synthetic: Json) -> None:
     assert facts["4"].endswith(f"wait 1,000 ns, instructions at {RATE.short}")
     fused = files.table(*words)["fused", "unmodified"]
     assert [each and each["relative"] for each in fused[:3]] == [0.25, 0.4, 2.0]
-    lab, accepted = fused[3:]
+    lab, accepted, *_ = fused[3:]
     assert lab and accepted
     assert lab["ns_per_page"] == pytest.approx(RATE.ns(580.75, 0.0156, 1000))
     machine = native.accepted()[0]
@@ -143,6 +143,14 @@ def test_one_wait_of_several_is_shown(files: Files) -> None:
         [figure] = files.table(path, *words)["kernel-lazy", "unmodified"]
         assert figure and figure["ns_per_page"] == ns
     assert "2 CPUs" in files.compare(path)
+    own, only = files.make("b.json", bench(FUSED)), files.make("c.json", native_summary(FUSED))
+    said = files.compare(path, own, "--wait", "300")
+    assert "wait 300 ns" in said and "its own waits" in said
+    with pytest.raises(UserError, match=r"c\.json has no rows at a wait of 300 ns: choose --wait from 1000$"):
+        files.compare(path, only, "--wait", "300")
+    rest = files.make("d.json", native_summary(*(row(wait_ns=wait) for wait in (0, 300))))
+    with pytest.raises(UserError, match=r"has no rows at a wait of 1000 ns: choose --wait from 0, 300$"):
+        files.compare(rest)
     with pytest.raises(UserError, match=r"has no rows at a wait of 7 ns: choose --wait from 0, 300, 1000$"):
         files.compare(path, "--wait", "7")
 
@@ -178,6 +186,15 @@ def test_a_missing_file_and_a_folder_without_results_are_refused(files: Files) -
     for name in ("none.json", "."):
         with pytest.raises(UserError, match=r"does not exist: name a file or a folder of results$"):
             files.compare(str(files.folder / name))
+
+
+def test_two_results_of_the_lab_have_no_wait(files: Files, synthetic: Json) -> None:
+    words = [files.make(f"{name}/summary.json", synthetic) for name in "ab"]
+    made = CliRunner().invoke(app, ["lab", "compare", "--wait", "0", *words])
+    assert made.exit_code == 2
+    assert "two results of make lab have none: leave out --wait" in made.output
+    with pytest.raises(UserError, match=r"a/summary\.json: the summary does not fit .*: repeat the run with this ver"):
+        files.compare(*words)
 
 
 def test_changes_are_of_two_results_of_the_lab(files: Files, synthetic: Json) -> None:

@@ -131,8 +131,11 @@ def load(path: Path) -> Any:
         ) from None
 
 
-def columns(path: Path, document: Any, wait_ns: int) -> list[Column]:
-    """The columns of a file; of a file with several waits those of one wait."""
+def columns(path: Path, document: Any, wait_ns: int | None = None) -> list[Column]:
+    """The columns of a file, at a wait; without one, at the file's only wait, or at 1,000 ns of several.
+
+    A machine's own waits stand for any wait.
+    """
     reader = _reader(document)
     if not reader:
         kinds = "a summary of make lab, make native or make native-engine, or output of xsmmu bench -o json"
@@ -148,7 +151,7 @@ def columns(path: Path, document: Any, wait_ns: int) -> list[Column]:
     return found
 
 
-def _reader(document: Any) -> Callable[[Path, Json, int], list[Column]] | None:
+def _reader(document: Any) -> Callable[[Path, Json, int | None], list[Column]] | None:
     if not isinstance(document, dict):
         return None
     if is_lab(document):
@@ -163,20 +166,20 @@ def _reader(document: Any) -> Callable[[Path, Json, int], list[Column]] | None:
     return None
 
 
-def _of_native(path: Path, document: Json, wait_ns: int) -> list[Column]:
+def _of_native(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
     several = [row for row in document.get("several_cpus", {}).get("rows", []) if row["cpus"] > 1]
     return [_measured(path, "make native", document, [*document["rows"], *several], wait_ns)]
 
 
-def _of_engine(path: Path, document: Json, wait_ns: int) -> list[Column]:
+def _of_engine(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
     return [_measured(path, "make native-engine", document, document["rows"], wait_ns)]
 
 
-def _of_accepted(path: Path, document: Json, wait_ns: int) -> list[Column]:
+def _of_accepted(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
     return [_measured(path, "make native", each, each["rows"], wait_ns) for each in document["machines"]]
 
 
-def _of_bench(path: Path, document: Json, wait_ns: int) -> list[Column]:
+def _of_bench(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
     if "rows" not in document:
         raise UserError(f"{path} has no rows, so an older xsmmu bench made it: run xsmmu bench again")
     found = _measured(path, "xsmmu bench", document, document["rows"], wait_ns)
@@ -184,12 +187,13 @@ def _of_bench(path: Path, document: Json, wait_ns: int) -> list[Column]:
     return [replace(found, kind=f"{found.kind}{emulated}", cpu=document["processor"])]
 
 
-def _measured(path: Path, kind: str, facts: Json, rows: Sequence[Json], wait_ns: int) -> Column:
+def _measured(path: Path, kind: str, facts: Json, rows: Sequence[Json], wait_ns: int | None) -> Column:
     waits = list(dict.fromkeys(row["wait_ns"] for row in rows))
-    wait = waits[0] if len(waits) == 1 else wait_ns
+    is_only = waits == [None] or (len(waits) == 1 and wait_ns is None)
+    wait = waits[0] if is_only else _or_usual(wait_ns)
     if waits and wait not in waits:
         there = ", ".join(f"{each:g}" for each in waits)
-        raise UserError(f"{path} has no rows at a wait of {wait_ns} ns: choose --wait from {there}")
+        raise UserError(f"{path} has no rows at a wait of {wait} ns: choose --wait from {there}")
     figures = {
         (row["policy"], row["driver"], _shape(row)): Figure(
             float(row["ns_per_page"]), row["low"], row["high"], row["inv_per_page"]
@@ -200,16 +204,20 @@ def _measured(path: Path, kind: str, facts: Json, rows: Sequence[Json], wait_ns:
     return Column(str(path), kind, facts.get("cpu"), facts.get("kernel"), facts.get("commit"), wait, figures)
 
 
+def _or_usual(wait_ns: int | None) -> int:
+    return nanoseconds.WAIT_NS if wait_ns is None else wait_ns
+
+
 def _shape(row: Json) -> Shape:
     return Shape(**{key: row[key] for key in asdict(Shape()) if key in row})
 
 
-def _of_lab(path: Path, document: Json, wait_ns: int) -> list[Column]:
+def _of_lab(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
     """Page costs of `micro`, in estimated nanoseconds."""
     view = views.read(document)
     if not view.waits:
         raise UserError(f"{path} has no counts of instructions: name results of xsmmu lab run --accel tcg")
-    figures = {}
+    wait, figures = _or_usual(wait_ns), {}
     for workload in view.workloads:
         if workload.kind != "micro" or not workload.ring:
             continue
@@ -218,11 +226,11 @@ def _of_lab(path: Path, document: Json, wait_ns: int) -> list[Column]:
             continue
         shape = Shape(bytes=int(size or PAGE), ring=workload.ring)
         for run in workload.runs:
-            ns = run.ns_at(wait_ns)
+            ns = run.ns_at(wait)
             if ns is not None:
                 driver = "none" if run.policy == PASSTHROUGH else run.driver
                 figures[run.policy, driver, shape] = Figure(ns, None, None, run.commands)
-    return [Column(str(path), "make lab", None, view.kernel, view.commit, wait_ns, figures, estimated=True)]
+    return [Column(str(path), "make lab", None, view.kernel, view.commit, wait, figures, estimated=True)]
 
 
 # -- showing ---------------------------------------------------------------------------------------

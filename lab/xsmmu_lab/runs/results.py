@@ -123,5 +123,8 @@ def load(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} does not exist: name a folder that `xsmmu lab run` wrote, or run it first") from None
     except ValueError as error:
         raise UserError(f"{path} is no summary: {error}") from None
-    validate(summary)
+    try:
+        validate(summary)
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}: repeat the run with this version") from None
     return summary

@@ -50,8 +50,9 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.3|7.2|6.1|folder] [IOMMU=
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
 
-native: ## nanoseconds of all policies on this CPU, in User-Mode Linux behind a fake IOMMU that waits [WAIT=1000] [QUICK=1]
-	@$(python) -m xsmmu lab native $(if $(WAIT),--wait '$(WAIT)') $(if $(filter-out 0,$(QUICK)),--quick)
+native: ## nanoseconds of all policies on this CPU, in User-Mode Linux behind a fake IOMMU that waits [WAIT=1000] [QUICK=1] [PERF=1]
+	@$(python) -m xsmmu lab native $(if $(WAIT),--wait '$(WAIT)') $(if $(filter-out 0,$(QUICK)),--quick) \
+		$(if $(filter-out 0,$(PERF)),--perf '$(if $(filter 1,$(PERF)),fused,$(PERF))')
 
 matrix: ## compare all policies on every IOMMU and kernel; goes on where it was [KERNEL=7.2] [IOMMU=amd] [QUICK=1]
 	@$(python) -m xsmmu lab matrix $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') \

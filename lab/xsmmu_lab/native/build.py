@@ -34,6 +34,7 @@ class Machine:
     program: Path
     release: str
     image: Image
+    modules: tuple[Path, ...] = ()
 
 
 def _place(root: Root, stock: kernels.Kernel) -> Path:
@@ -72,14 +73,15 @@ def machine(root: Root, console: Console) -> Machine:
         make=("ARCH=um",),
     )
     image = Image()
-    for module in (
+    modules = (
         *build.module(root, kernel),
         *build.module(root, kernel, make_dir=_MODULE_FOLDER, outputs=("xsmmu_native.ko",)),
-    ):
+    )
+    for module in modules:
         image.add(f"modules/{module.name}", module.read_bytes())
     image.add("init", (NATIVE / "init").read_bytes(), 0o755)
     image.add("bin/busybox", (root.programs / "usr/bin/busybox").read_bytes(), 0o755)
-    return Machine(kernel.vmlinuz, kernel.release, image)
+    return Machine(kernel.vmlinuz, kernel.release, image, modules)
 
 
 def _build_kernel(root: Root, stock: kernels.Kernel, place: Path, ours: dict[str, bytes], console: Console) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,12 +31,17 @@ _LAST_LINES: Final = 20
 
 
 def boot(
-    machine: Machine, lines: Iterator[str], cpus: Sequence[int], on_event: Callable[[dict[str, Any]], None]
+    machine: Machine,
+    lines: Iterator[str],
+    cpus: Sequence[int],
+    on_event: Callable[[dict[str, Any]], None],
+    beside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> None:
     """Boot, pinned to these CPUs of the host, and hand over each event. The answer to an event is the next line.
 
     `lines` may depend on all events before. The machine is ended where they end. The field `waited` of an event is the
-    part of the time since the line for which the machine was ready to run, and another program had its CPU.
+    part of the time since the line for which the machine was ready to run, and another program had its CPU. `beside`
+    makes a context from the machine's process.
     """
     with tempfile.TemporaryDirectory(prefix="xsmmu-native-", dir=memory_folder()) as name:
         folder = Path(name)
@@ -60,7 +66,8 @@ def boot(
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
         try:
-            _converse(process, lines, on_event)
+            with beside(process.pid):
+                _converse(process, lines, on_event)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()

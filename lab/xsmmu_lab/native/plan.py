@@ -65,9 +65,9 @@ class Case:
         name = self.policy.removesuffix(_DIRECT)
         return name == _KERNEL_STRICT or any(each.name == name and "unmap" in each.flushes for each in policies.table())
 
-    def line(self) -> str:
-        """The line that asks for a run."""
-        polls = _POLLS_SLOW if self.wait_ns and self._waits_each_unmap() else _POLLS
+    def line(self, polls: int = 0) -> str:
+        """The line that asks for a run, of as many polls as are usual for the case."""
+        polls = polls or (_POLLS_SLOW if self.wait_ns and self._waits_each_unmap() else _POLLS)
         words = [f"ring={self.ring}", f"rounds={polls * RING // self.ring}"]
         words += [f"pages={self.pages}"] if self.pages > 1 else []
         words += [f"bytes={self.bytes}"] if self.bytes < PAGE else []

@@ -286,6 +286,17 @@ def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: s
         the_profile.render(result, _console())
 
 
+def _profile_native(policy: str, wait: tuple[int, ...], cpu: tuple[int, ...], as_json: bool) -> None:
+    from xsmmu_lab.native import perf
+
+    found = perf.run(policy, max(wait, default=0), max(cpu or os.sched_getaffinity(0)), _console())
+    if as_json:
+        sys.stdout.write(json.dumps([dataclasses.asdict(each) for each in found], indent=1) + "\n")
+    else:
+        for each in found:
+            perf.show(each, _console())
+
+
 @lab.command("native-engine")
 @click.option("--cpus", metavar="N,N", help="Numbers of CPUs; default: those of 1,2,4,8,16 that the machine has.")
 @click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
@@ -357,6 +368,7 @@ def packages() -> None:
     "--cpu", type=click.IntRange(0), multiple=True, help="CPU of this machine; once or twice; default: the last cores."
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Folder for the results; default: results/native.")
+@click.option("--perf", metavar="POLICY", help="Profile a policy by function and locked instruction instead.")
 @click.option("--accept", is_flag=True, help="Write the rows into the tree, as this CPU's accepted figures.")
 @_json
 def native(
@@ -365,6 +377,7 @@ def native(
     quick: bool,
     cpu: tuple[int, ...],
     output: Path | None,
+    perf: str | None,
     accept: bool,
     as_json: bool,
 ) -> None:
@@ -376,6 +389,7 @@ def native(
     Examples:
       xsmmu lab native
       xsmmu lab native --wait 1000 --quick
+      xsmmu lab native --perf fused-direct
       xsmmu lab native --accept
     """
     from rich.console import Console
@@ -387,6 +401,9 @@ def native(
     if accept and (wait or quick):
         raise click.UsageError("--accept needs all rows: leave out --wait and --quick")
     host.interrupt_on_sigterm()
+    if perf:
+        _profile_native(perf, wait, cpu, as_json)
+        return
     options = the_run.Options(
         waits=wait or plan.WAITS_NS,
         rounds=rounds,

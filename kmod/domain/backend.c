@@ -146,7 +146,7 @@ static void cpus_exit(struct xs_backend *backend)
 	u32 cpu;
 
 	forget_all(backend);
-	/* The timer may queue the work. Without deferred unmaps the work does not start the timer. */
+	/* The timer may queue the work, which starts no timer without deferred unmaps. */
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
 		hrtimer_cancel(&backend->cpus[cpu].timer);
 		cancel_work_sync(&backend->cpus[cpu].home);

@@ -15,9 +15,9 @@
  * two common cases take no lock: a map of a single page takes a free page of the open block by
  * one atomic operation. A deferred unmap of a single page takes one compare and swap, of the
  * slot, to claim the mapping; another of the batch's head, to allocate a record, is not locked,
- * because only the CPU writes the head. A policy that holds pages adds a reference. Lock order: a CPU's lock, then the lock of a partial list, a depot or
- * the space. No path holds two CPUs' locks. The lock of torn mappings is never held together with
- * another lock.
+ * because only the CPU writes the head. A policy that holds pages adds a reference. Lock order: a
+ * CPU's lock, then the lock of a partial list, a depot or the space. No path holds two CPUs'
+ * locks. The lock of torn mappings is never held together with another lock.
  *
  * A call reads the policy, or @mode on the fast paths. A policy change stores both, waits for the
  * calls that may have read an old value, and flushes the unmaps that those calls deferred. So the

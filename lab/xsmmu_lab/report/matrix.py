@@ -27,9 +27,9 @@ _NONE: Final = "-"
 _AWARE_NOTE: Final = "(aware): with a batch-aware driver; the others' is not."
 _NOTES: Final = (
     "Cost: guest instructions to map and unmap a page, in a ring of 1,024; beside it, relative to the kernel's strict "
-    "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once: on "
-    "hardware a policy that invalidates for each page (kernel-strict, strict, copy) waits for each, and costs a multiple "
-    "of kernel-lazy, whatever its instructions.",
+    "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once: on hardware a "
+    "policy that invalidates for each page (kernel-strict, strict, copy) waits for each, and costs a multiple of "
+    "kernel-lazy, whatever its instructions.",
     "Attack: the level, and for how long after an unmap a device still reached memory, of a hundred thousand attempts "
     "and more; a level that was disproved would have failed the run, and so would a write to the padding of a list.",
     "Counts: the module's own count of commands is the hardware model's in each run: kind by kind, or where its trace "

@@ -90,7 +90,8 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 		else
 			deadline = xs_flush_next_deadline(engine);
 	}
-	if (deadline)
+	/* Else the CPU starts the timer again for the next batch. */
+	if (deadline && cpu_id == xs_cpu_id())
 		batch->armed = true;
 	xs_cpu_unlock_any(cpu, flags);
 	return deadline;

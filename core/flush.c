@@ -457,9 +457,19 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
+ * Has the backend call as soon as for a batch that begins now. A timer that another CPU has
+ * started fires there: the batch's CPU starts the timer again for the next batch.
+ */
+static void xs_flush_arm(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	xs_ops(engine)->deferred(xs_backend(engine), cpu->id, true,
+				 xs_flush_next_deadline(engine));
+	cpu->batch.armed = cpu->id == xs_cpu_id();
+}
+
+/*
  * Ends the flush of a batch. Without records that are left, the batch's CPU ends the group.
- * Otherwise a record may be left or may still come, and the backend must call again, as soon as
- * for a batch that begins now.
+ * Otherwise a record may be left or may still come, and the backend must call again.
  */
 static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 			 const struct xs_taken *taken)
@@ -480,9 +490,7 @@ static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 	batch->unended |= is_all;
 	if (is_all && batch->armed)
 		return;
-	xs_ops(engine)->deferred(xs_backend(engine), cpu->id, true,
-				 xs_flush_next_deadline(engine));
-	batch->armed = true;
+	xs_flush_arm(engine, cpu);
 }
 
 /* ---- the flush ---- */

@@ -15,8 +15,8 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /*
  * Called with interrupts off. For another CPU only the timer is started, which then fires on
- * this CPU, and asks the other CPU by @home. @at is on the other CPU's list as long as that
- * CPU's batch is not empty, or its poll is under way.
+ * this CPU, and asks the other CPU by @home, until the other CPU starts the timer again. @at is
+ * on the other CPU's list as long as that CPU's batch is not empty, or its poll is under way.
  */
 static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
 {

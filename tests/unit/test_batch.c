@@ -540,6 +540,37 @@ static void flushed_elsewhere(void)
 	world_end(world);
 }
 
+/*
+ * The timer that another CPU has started fires on that CPU. The batch's CPU starts the timer
+ * again for the next batch: after a drain, and after the timer has fired, due or not.
+ */
+static void timer_comes_home(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 2,
+				       .policy = xs_policy_find("lazy") };
+	u64 window_ns = config.policy->window_us * 1000ULL;
+	struct world *world = world_new(&config, 0);
+	struct mapping mapping = map_one(world);
+	u64 timers;
+
+	driver_unmap(world, &mapping, false);
+	for (u32 i = 0; i < 3; i++) {
+		test_be_cpu(1);
+		if (!i)
+			xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
+		else
+			world_advance(world, i * window_ns);
+		CHECK(!driver_reachable(world, &mapping));
+		CHECK(world->cpu[0].deadline_ns);
+		test_be_cpu(0);
+		mapping = map_one(world);
+		timers = world->timers;
+		driver_unmap(world, &mapping, false);
+		CHECK(world->timers == timers + 1);
+	}
+	world_end(world);
+}
+
 static struct mapping late;
 
 static void unmap_late(struct world *world)
@@ -617,6 +648,7 @@ const struct test batch_tests[] = {
 	{ "batch_kept_full", kept_full },
 	{ "batch_kept_poll", kept_poll },
 	{ "batch_flushed_elsewhere", flushed_elsewhere },
+	{ "batch_timer_comes_home", timer_comes_home },
 	{ "batch_smaller", smaller },
 	{ "batch_smaller_interrupted", smaller_interrupted },
 	{ NULL, NULL },

@@ -121,7 +121,7 @@ static xs_inline u32 xs_key_pages(u64 key)
  * @promised: the batch has an unmap of a batch-aware driver
  * @tail: number of the first record that is not flushed
  * @more_pages: pages of the records from @tail on, not counting the first page of each
- * @armed: the backend has been asked to call xs_engine_expire()
+ * @armed: the backend has been asked, on the batch's CPU, to call xs_engine_expire()
  * @unended: another CPU has flushed all records, and an append may still be in progress
  * @began_ns: start time of each group
  * @extents: of the running flush: page << 16 | pages

@@ -493,6 +493,15 @@ static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_flush_arm(engine, cpu);
 }
 
+/* The same for a batch without records whose group another CPU has left open. */
+static xs_noinline void xs_flush_end_unended(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	if (cpu->id == xs_cpu_id())
+		xs_batch_end_group(&cpu->batch);
+	else if (!cpu->batch.armed)
+		xs_flush_arm(engine, cpu);
+}
+
 /* ---- the flush ---- */
 
 static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
@@ -539,6 +548,8 @@ void xs_flush_batch(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_assert_locked(&cpu->lock);
 	if (!xs_batch_is_empty(&cpu->batch))
 		xs_flush_some(engine, cpu, cause, 0);
+	else if (xs_unlikely(cpu->batch.unended))
+		xs_flush_end_unended(engine, cpu);
 }
 
 void xs_flush_block(struct xs_engine *engine, struct xs_block *block)

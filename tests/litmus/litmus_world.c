@@ -25,6 +25,7 @@ static struct {
 	u64 memory[PHYS_PAGES];		/* a page's bytes: the page's number + 1 */
 	u64 chunks;
 	u64 timers[LITMUS_CPUS];
+	u64 polled[LITMUS_CPUS];	/* by the CPU itself, as in Linux */
 	u64 clock_ns;
 	const char *expected;
 	xs_lock_t lock;
@@ -193,6 +194,8 @@ static u64 world_clock(void *unused)
 
 static void world_deferred(void *unused, u32 cpu, bool arm, u64 deadline_ns)
 {
+	if (cpu == ex_cpu())
+		world.polled[cpu] = true;
 	if (arm)
 		ex_rmw(&world.timers[cpu], 8, EX_SWAP, 1,
 		       EX_SITE(EX_RELAXED, "world: timer armed"));
@@ -368,6 +371,7 @@ void world_begin(const char *policy)
 	ex_be_cpu(0);
 	ex_assert(world_is_gone(0));
 	memset(world.timers, 0, sizeof(world.timers));
+	memset(world.polled, 0, sizeof(world.polled));
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
 		engine.cpus[cpu]->batch.armed = false;
 }
@@ -428,6 +432,12 @@ void world_timer_fires(u32 cpu)
 		       EX_SITE(EX_RELAXED, "world: timer goes on"));
 }
 
+void world_poll(void)
+{
+	if (world.polled[ex_cpu()])
+		world.polled[ex_cpu()] = !xs_engine_poll(&engine);
+}
+
 void world_set_clock(u64 ns)
 {
 	world.clock_ns = ns;
@@ -456,7 +466,7 @@ void world_check(u32 mapped)
 
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
 		ex_assert(xs_batch_is_empty(&engine.cpus[cpu]->batch) ||
-			  world_timer_runs(cpu));
+			  (world_timer_runs(cpu) && world.polled[cpu]));
 	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		ex_assert(!world.held[i]);

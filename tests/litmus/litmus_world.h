@@ -53,6 +53,9 @@ bool world_memory_is_own(u32 phys);
 bool world_timer_runs(u32 cpu);
 void world_timer_fires(u32 cpu);
 
+/* The end of a poll on the running CPU, which the backend reports if it has been asked. */
+void world_poll(void);
+
 /* Set the clock to @ns; allow the engine to warn with @text. */
 void world_set_clock(u64 ns);
 void world_expect(const char *text);
@@ -64,8 +67,8 @@ void world_tears(void);
 void world_stick(u64 iova);
 
 /*
- * From finish(): every deferred page has a timer on the page's CPU; after a drain, nothing is
- * held and the statistics balance, with @mapped pages mapped.
+ * From finish(): every deferred page has a timer, and the page's CPU is polled; after a drain,
+ * nothing is held and the statistics balance, with @mapped pages mapped.
  */
 void world_check(u32 mapped);
 

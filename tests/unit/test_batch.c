@@ -498,7 +498,7 @@ static void flush_elsewhere(struct world *world)
 
 /*
  * A CPU's timer runs after another CPU's flush until the CPU has ended the group: by the timer,
- * by the next unmap, which begins a group of its own age, or off-line.
+ * by the next unmap, which begins a group of its own age, by a poll, or off-line.
  */
 static void flushed_elsewhere(void)
 {
@@ -531,6 +531,11 @@ static void flushed_elsewhere(void)
 	world_advance(world, window_ns);
 	CHECK(!driver_reachable(world, &next));
 	CHECK(!world->cpu[0].deadline_ns);
+
+	flush_elsewhere(world);
+	test_be_cpu(0);
+	CHECK(xs_engine_poll(&world->engine));
+	CHECK(!(xs_a64_read(&batch->head) % XS_BATCH_GROUP));
 
 	flush_elsewhere(world);
 	xs_engine_retire_cpu(&world->engine, 0);
@@ -568,6 +573,22 @@ static void timer_comes_home(void)
 		driver_unmap(world, &mapping, false);
 		CHECK(world->timers == timers + 1);
 	}
+	world_end(world);
+}
+
+/* An unmap may be in progress since another CPU's flush: its timer keeps a new window. */
+static void timer_of_a_shorter_window(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 2,
+				       .policy = xs_policy_find("lazy") };
+	struct xs_tuning tuning = xs_tuning_default(config.policy);
+	struct world *world = world_new(&config, 0);
+
+	flush_elsewhere(world);
+	tuning.window_us /= 10;
+	xs_engine_set(&world->engine, config.policy, &tuning);
+	CHECK(world->cpu[0].deadline_ns <= world->now_ns + tuning.window_us * 1000ULL);
+	test_be_cpu(0);
 	world_end(world);
 }
 
@@ -649,6 +670,7 @@ const struct test batch_tests[] = {
 	{ "batch_kept_poll", kept_poll },
 	{ "batch_flushed_elsewhere", flushed_elsewhere },
 	{ "batch_timer_comes_home", timer_comes_home },
+	{ "batch_timer_of_a_shorter_window", timer_of_a_shorter_window },
 	{ "batch_smaller", smaller },
 	{ "batch_smaller_interrupted", smaller_interrupted },
 	{ NULL, NULL },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Deferred pages of a CPU have a running timer, whatever flushes or fires meanwhile;
- * world_check() verifies.
+ * Deferred pages of a CPU have a running timer, and the end of the CPU's next poll flushes them,
+ * whatever flushes, fires or polls meanwhile; world_check() verifies.
  */
 #include "programs.h"
 
@@ -55,7 +55,7 @@ static void drain(void)
 
 static void poll(void)
 {
-	xs_engine_poll(&engine);
+	world_poll();
 }
 
 static void fire(void)
@@ -117,8 +117,14 @@ static const struct ex_program drained_interrupt = {
 	.threads = { unmap0, drain }, .interrupts = { fire }, .finish = one,
 	.dependencies = world_dependencies
 };
+/* A poll in the middle of an unmap whose limit another CPU has set to 0. */
+static const struct ex_program drained_polled = {
+	.name = "timer_drained_polled", .setup = begin_armed,
+	.threads = { unmap0, drain }, .interrupts = { poll }, .finish = one,
+	.dependencies = world_dependencies
+};
 
 const struct ex_program *const timer_programs[] = {
 	&first, &drained, &due, &due_interrupt, &early, &polled, &drained_fires,
-	&drained_interrupt, NULL
+	&drained_interrupt, &drained_polled, NULL
 };

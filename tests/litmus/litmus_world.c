@@ -33,18 +33,11 @@ static struct {
 } world;
 
 /*
- * A flush that has found a record closes the fast path; an append that has read the limit and
- * the head moves the head. Each store depends on the reads, and Linux keeps such a store behind
- * the reads.
- *
- * A flush that releases records looks for its own mark in their keys. A key that is written
- * meanwhile has no mark, so it does not matter whether the flush sees the key.
+ * A flush that has found a record closes the fast path. The store depends on the read, and
+ * Linux keeps such a store behind the read.
  */
 const struct ex_dependency world_dependencies[] = {
-	{ "load &batch->limit", "store &batch->limit = 0" },
-	{ "read &batch->head", "try_local &batch->head <- head + 1" },
-	{ "load &record->key", "store_release &record->key = key" },
-	{ NULL, NULL }
+	{ "load &batch->limit", "store &batch->limit = 0" }, { NULL, NULL }
 };
 
 /* ---- the backend's operations ---- */

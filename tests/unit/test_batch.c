@@ -498,7 +498,8 @@ static void flush_elsewhere(struct world *world)
 
 /*
  * A CPU's timer runs after another CPU's flush until the CPU has ended the group: by the timer,
- * by the next unmap, which begins a group of its own age, by a poll, or off-line.
+ * by the next unmap, which begins a group of its own age, by a poll, or off-line. The first
+ * unmap of a CPU that comes back begins a group, too.
  */
 static void flushed_elsewhere(void)
 {
@@ -507,7 +508,8 @@ static void flushed_elsewhere(void)
 	u64 window_ns = config.policy->window_us * 1000ULL;
 	struct world *world = world_new(&config, 0);
 	struct xs_batch *batch = &world->engine.cpus[0]->batch;
-	struct mapping next = map_one(world), own = map_one(world);
+	struct mapping next = map_one(world), own = map_one(world), back = map_one(world);
+	u64 head;
 
 	flush_elsewhere(world);
 	world_advance(world, 3 * window_ns);
@@ -517,7 +519,10 @@ static void flushed_elsewhere(void)
 	CHECK(!world->cpu[0].deadline_ns);
 	CHECK(!(xs_a64_read(&batch->head) % XS_BATCH_GROUP));
 
+	head = xs_a64_read(&batch->head);
 	driver_unmap(world, &own, false);
+	/* No record of the new group is left out. */
+	CHECK(xs_a64_read(&batch->head) == head + 1);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	test_be_cpu(1);
 	world_advance(world, window_ns);
@@ -541,6 +546,31 @@ static void flushed_elsewhere(void)
 	xs_engine_retire_cpu(&world->engine, 0);
 	world_advance(world, window_ns);
 	CHECK(!world->cpu[0].deadline_ns);
+	test_be_cpu(0);
+	driver_unmap(world, &back, false);
+	CHECK(*xs_batch_began_ns(batch, batch->tail) == world->now_ns);
+	world_end(world);
+}
+
+/*
+ * An append in progress on CPU 0 may come after the drain by CPU 1. So the drain starts the timer
+ * again, for the new window.
+ */
+static void drain_of_a_shorter_window(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 2,
+				       .policy = xs_policy_find("fused") };
+	struct xs_tuning tuning = xs_tuning_default(config.policy);
+	struct world *world = world_new(&config, 0);
+	struct mapping mapping = map_one(world);
+
+	driver_unmap(world, &mapping, false);
+	tuning.window_us /= 2;
+	test_be_cpu(1);
+	world_set_policy(world, config.policy, &tuning);
+	CHECK(!driver_reachable(world, &mapping));
+	CHECK(world->cpu[0].deadline_ns > world->now_ns);
+	CHECK(world->cpu[0].deadline_ns <= world->now_ns + tuning.window_us * 1000ULL);
 	test_be_cpu(0);
 	world_end(world);
 }
@@ -671,6 +701,7 @@ const struct test batch_tests[] = {
 	{ "batch_flushed_elsewhere", flushed_elsewhere },
 	{ "batch_timer_comes_home", timer_comes_home },
 	{ "batch_timer_of_a_shorter_window", timer_of_a_shorter_window },
+	{ "batch_drain_of_a_shorter_window", drain_of_a_shorter_window },
 	{ "batch_smaller", smaller },
 	{ "batch_smaller_interrupted", smaller_interrupted },
 	{ NULL, NULL },

@@ -71,6 +71,19 @@ static void drain_and_fire(void)
 	fire();
 }
 
+static void fire_twice(void)
+{
+	fire();
+	fire();
+}
+
+/* A flush that leaves the running timer alone. */
+static void flush_and_fire(void)
+{
+	xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
+	fire();
+}
+
 static void none(void)
 {
 	world_check(0);
@@ -137,7 +150,18 @@ static const struct ex_program drained_polled = {
 	.dependencies = world_dependencies
 };
 
+/* The timer fires again, on the other CPU, while an unmap may still be under way. */
+static const struct ex_program due_twice = {
+	.name = "timer_due_twice", .setup = begin_due, .threads = { unmap0, fire_twice },
+	.finish = one, .dependencies = world_dependencies
+};
+static const struct ex_program flushed_fires = {
+	.name = "timer_flushed_fires", .setup = begin_armed,
+	.threads = { unmap0, flush_and_fire }, .finish = one,
+	.dependencies = world_dependencies
+};
+
 const struct ex_program *const timer_programs[] = {
 	&first, &drained, &due, &due_interrupt, &early, &polled, &drained_fires,
-	&drained_interrupt, &drained_polled, NULL
+	&drained_interrupt, &drained_polled, &due_twice, &flushed_fires, NULL
 };

@@ -110,7 +110,10 @@ def test_all_kinds_stand_in_one_table(files: Files, synthetic: Json) -> None:
     assert facts["2"] == f"{words[1]}, xsmmu bench, CPU B, Linux 6.12, its own waits"
     assert facts["3"] == f"{words[2]}, make native-engine, CPU A, wait 1,000 ns"
     assert facts["4"].endswith(f"wait 1,000 ns, instructions at {RATE.short}")
-    fused = files.table(*words)["fused", "unmodified"]
+    table = files.table(*words)
+    through = table["passthrough", "none"]
+    assert through[3] and through[4], "both files name no driver of passthrough"
+    fused = table["fused", "unmodified"]
     assert [each and each["relative"] for each in fused[:3]] == [0.25, 0.4, 2.0]
     lab, accepted, *_ = fused[3:]
     assert lab and accepted
@@ -133,6 +136,16 @@ def test_a_base_is_the_first_that_the_file_has(files: Files) -> None:
         "inv_per_page": 0.004,
         "relative": None,
     }
+
+
+def test_a_bench_in_a_virtual_machine_is_told(files: Files) -> None:
+    said = files.compare(files.make("a.json", {**bench(FUSED), "hypervisor": True}))
+    assert "xsmmu bench in a virtual machine: its emulated IOMMU, CPU B" in said
+
+
+def test_single_pages_of_a_large_ring_come_first(files: Files) -> None:
+    found = json.loads(files.compare(files.make("a.json", native_summary(row(bytes=256), row())), "--json"))
+    assert [each["bytes"] for each in found["rows"]] == [4096, 256]
 
 
 def test_one_wait_of_several_is_shown(files: Files) -> None:

@@ -1061,6 +1061,7 @@ def test_what_is_orphaned_and_for_how_long_is_in_the_reason(healthy: Machine) ->
 
 USED: dict[str, Callable[[Machine], None]] = {
     "direct tables": lambda made: direct(made, direct_pages=2300, direct_misses=90, direct_large=10),
+    "direct tables and some large mappings": lambda made: direct(made, direct_pages=2300, direct_large=1500),
     "direct tables and few pages": lambda made: direct(made, direct_pages=10, direct_misses=989, direct_large=999),
     "the driver's tables": lambda made: put(made, used=used_text(direct_misses=2400)),
     "copies": lambda made: copying(made, copied_maps=1500, copy_misses=1400),
@@ -1070,7 +1071,9 @@ USED: dict[str, Callable[[Machine], None]] = {
     "no copies": lambda made: put(made, used=used_text(copied_maps=0, copy_misses=2400)),
     "a batch-aware driver": lambda made: aware(made, deferred_pages=1),
     "a batch-aware driver and few pages": lambda made: aware(made, immediate_pages=999),
-    "a batch-aware driver under lazy": lambda made: put(made, batch_aware="1", used=used_text(deferred_pages=0)),
+    "a batch-aware driver whose unmaps need not be strict": lambda made: put(
+        made, batch_aware="1", used=used_text(deferred_pages=0, immediate_pages=2400)
+    ),
     "a group that is not attached": lambda made: put(made, state="idle", tables="kernel [direct]", used=""),
 }
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +105,19 @@ def test_fewer_polls_where_each_unmap_waits() -> None:
 
 
 def test_a_run_is_read() -> None:
-    run = figures.run_of(_event(), _FUSED)
-    assert (run.ns, run.cmpxchg_ns, run.sent) == (50.5, 10.705, (32, 0, 0))
+    run = figures.run_of(_event(waited=0.04), _FUSED)
+    assert (run.ns, run.cmpxchg_ns, run.sent, run.waited) == (50.5, 10.705, (32, 0, 0), 0.04)
     assert run.calibrations[1, 0, "work_ps after"] == 362
     [row] = figures.rows([run], [_FUSED])
     assert row["ns_per_page"] == 50.5
     assert row["inv_per_page"] == 0.0156
     assert (row["driver"], row["tables"], row["wait_ns"]) == ("unmodified", "kernel", 1000)
+
+
+def test_a_row_has_medians_and_their_interval() -> None:
+    runs = [replace(_run(), map_ns=20.0 + at, unmap_ns=30.0 + 2 * at) for at in range(3)]
+    [row] = figures.rows(runs, [_FUSED])
+    assert [row[key] for key in ("low", "ns_per_page", "high", "map_ns", "unmap_ns")] == [50, 53, 56, 21, 32]
 
 
 def test_counts_must_agree() -> None:
@@ -177,8 +184,12 @@ def test_several_cpus_are_averaged() -> None:
     event["micro"][1] = {**event["micro"][1], "map_ns_per_page": 40.0}
     run = figures.run_of(event, case)
     assert (run.map_ns, run.unmap_ns, run.pages) == (30.0, 30.5, 4096)
-    with pytest.raises(UserError, match="was next"):
-        figures.run_of({**event, "micro": event["micro"][:1]}, case)
+    for part in ("micro", "calibration"):
+        with pytest.raises(UserError, match="was next"):
+            figures.run_of({**event, part: event[part][:1]}, case)
+    event["micro"][1]["translated"] = False
+    with pytest.raises(UserError, match="translates"):
+        figures.run_of(event, case)
     cases = plan.on_cpus(2, (0, 1000))
     assert {case.cpus for case in cases} == {1, 2}
     assert {case.wait_ns for case in cases} == {0}
@@ -191,6 +202,7 @@ def test_shapes_have_lines() -> None:
     assert "measure fused unmodified 0 1 ring=1024 rounds=64 list=32" in lines
     assert "measure fused batch-aware 0 1 ring=1024 rounds=64 walk=16" in lines
     assert "measure kernel-lazy unmodified 2000 1 ring=64 rounds=1024" in lines
+    assert {case.wait_ns for case in plan.cases() if case.ring == 64} == {0, 2000}, "the first and the last wait"
 
 
 @pytest.mark.parametrize("disturbed", [{"swap": 14000}, {"work": 600}, {"waited": 0.1}])
@@ -260,6 +272,65 @@ def test_an_event_is_answered_by_the_next_line(tmp_path: Path) -> None:
     events = _boot(_pretended(tmp_path, _ANSWERING), "one", "two")
     assert [event["event"] for event in events] == ["boot", "one", "two"]
     assert all(0 <= event["waited"] <= 1 for event in events)
+
+
+def test_user_mode_linux_is_pinned(tmp_path: Path) -> None:
+    body = """cpus=$(sed -n 's/^Cpus_allowed_list:\\t//p' /proc/self/status)
+echo "@{\\"event\\":\\"boot\\",\\"cpus\\":\\"$cpus\\"}"; sleep 1000"""
+    [event] = _boot(_pretended(tmp_path, body))
+    assert event["cpus"] == str(min(os.sched_getaffinity(0)))
+
+
+def test_the_wait_is_that_of_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the second number of schedstat."""
+    for name, text in (("7", "500 30 9\n"), ("8", "600 4 9\n"), ("9", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "schedstat").write_text(text)
+    asked: list[str] = []
+
+    def folder(place: str) -> Path:
+        asked.append(place)
+        return tmp_path
+
+    monkeypatch.setattr(machine, "Path", folder)
+    assert machine._waited_ns(7) == 34
+    assert asked == ["/proc/7/task"]
+
+
+def test_a_clock_of_constant_rate_is_needed(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("flags\t\t: fpu constant_tsc sse\n")
+    run._check_clock(file)
+    for text in ("flags\t\t: fpu tsc nonconstant_tsc\n", "Features\t: fp\n"):
+        file.write_text(text)
+        with pytest.raises(UserError, match=r"no clock of constant rate \(constant_tsc\)"):
+            run._check_clock(file)
+
+
+def test_several_cpus_may_have_no_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On one CPU, and where only several CPUs are too noisy."""
+
+    def measure(*_: Any) -> Rounds:
+        raise TooNoisyError("this machine is too noisy")
+
+    monkeypatch.setattr(run, "measure", measure)
+    made = Machine(Path("linux"), "7.2", Image())
+    found = run._on_several(made, run.Options(), [3], Console())
+    assert found == {"rows": [], "why_none": "one CPU was asked for, or this process may use one core only"}
+    found = run._on_several(made, run.Options(), [2, 3], Console())
+    assert found == {"rows": [], "why_none": "this machine is too noisy"}
+    run._show_several(found)
+    assert "No rows of several CPUs: this machine is too noisy." in capsys.readouterr().out
+
+
+def test_several_cpus_are_compared_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [plan.Case("fused", cpus=cpus) for cpus in (1, 2)]
+    runs = [replace(_run(case), map_ns=25.0 * case.cpus, unmap_ns=25.0) for case in cases]
+    run._show_several({"rows": figures.rows(runs, cases)})
+    shown = capsys.readouterr().out.split("\n")
+    assert [line.split() for line in shown if line.startswith("fused")] == [
+        ["fused", "unmodified", "2", "0", "50.0", "75.0", "1.50"]
+    ]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TooNoisyError("too noisy")])

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from tests.python.documents import fault
 
 from xsmmu import native
 from xsmmu.errors import UserError
 from xsmmu_lab import policies
-from xsmmu_lab.native import accepted
+from xsmmu_lab.native import accepted, run
 from xsmmu_lab.runs.commands import lab
 
 _ROW = native.Row(
@@ -78,9 +79,21 @@ def test_an_estimate_at_any_wait() -> None:
     assert native.at_wait(rows, 300) == 66
     assert native.at_wait(rows, 1300) == pytest.approx(70), "each invalidation waits for 1,000 ns more"
     assert native.at_wait([at_300], 0) == pytest.approx(64.8)
+    waits_more = dataclasses.replace(_ROW, wait_ns=1000, ns_per_page=99.0, inv_per_page=0.5)
+    assert native.at_wait([at_300, waits_more], 0) == pytest.approx(64.8), "the nearest row's invalidations"
     machine = native.Machine("A CPU", "7.2", _NAMED, 2.6, (at_300, _ROW, dataclasses.replace(_ROW, ring=64)))
     assert machine.ns_at(150, "lazy", "unmodified") == pytest.approx(63)
     assert machine.ns_at(150, "lazy", "batch-aware") is None
+
+
+def test_rows_of_several_cpus_are_not_plain() -> None:
+    machine = native.Machine("A CPU", "7.2", _NAMED, 2.6, (dataclasses.replace(_ROW, cpus=2),))
+    assert machine.ns_at(0, "lazy") is None
+
+
+def test_another_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the schema is xsmmu.native/2, not xsmmu.native/1"):
+        native.parse('{"schema": "xsmmu.native/2", "machines": []}')
 
 
 def test_a_run_is_accepted(tmp_path: Path) -> None:
@@ -90,7 +103,8 @@ def test_a_run_is_accepted(tmp_path: Path) -> None:
     accepted.accept(_summary(several_cpus=several), file)
     [found] = [machine for machine in native.parse(file.read_text()) if machine.cpu == "A CPU"]
     assert found.rows == (_ROW, dataclasses.replace(_ROW, cpus=2))
-    assert len(native.parse(file.read_text())) == len(native.accepted()) + 1
+    cpus = [machine.cpu for machine in native.parse(file.read_text())]
+    assert cpus == sorted([*(machine.cpu for machine in native.accepted()), "A CPU"])
     accepted.accept(_summary(cmpxchg_ns=3.0), file)
     assert [machine.cmpxchg_ns for machine in native.parse(file.read_text()) if machine.cpu == "A CPU"] == [3.0]
     assert fault(json.loads(file.read_text())) is None
@@ -100,6 +114,13 @@ def test_a_run_is_accepted(tmp_path: Path) -> None:
 def test_a_run_of_an_unnamed_tree_is_not_accepted(commit: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="commit first"):
         accepted.accept(_summary(commit=commit), tmp_path / "native.json")
+
+
+def test_a_run_of_an_unnamed_tree_is_refused_before_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "commit", lambda: f"{_NAMED}-dirty")
+    monkeypatch.setattr(run, "ensure", lambda *_: pytest.fail("the run has begun"))
+    with pytest.raises(UserError, match="commit first"):
+        run.run(run.Options(accept=True), Console())
 
 
 @pytest.mark.parametrize("words", [["--wait", "0"], ["--quick"]])

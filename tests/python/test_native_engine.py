@@ -148,6 +148,13 @@ def test_a_cpu_with_another_program_disturbs_a_run() -> None:
     assert {*made(two).calibration().values()} == {10_700, 10_710}
 
 
+def test_a_cpu_is_compared_with_runs_of_as_many_cpus() -> None:
+    """More running CPUs have a lower clock."""
+    one, two = (made(engine.Case("fused", cpus=cpus)).calibration() for cpus in (1, 2))
+    assert not {*one} & {*two}
+    assert len(two) == 2 * len(one)
+
+
 def test_a_case_that_lost_most_of_its_runs_is_refused() -> None:
     runs = [made(ns=50 + at) for at in range(9)]
     with pytest.raises(UserError, match=r"fused \(unmodified\) on 1 CPU: 4 of 9 runs are undisturbed: end other"):

@@ -81,6 +81,16 @@ def test_costs_stand_by_level_at_a_typical_wait_without_javascript() -> None:
     ]
 
 
+def test_the_axis_has_room_for_all_costs_at_all_waits() -> None:
+    lines = page.lines(_summary())
+    axis = page.Axis.of(lines)
+    places = [axis.place(line.ns(wait)) for line in lines for wait in (0, 3000)]
+    assert 0 < min(places) < 3
+    assert 97 < max(places) < 100
+    assert axis.place(10) - axis.place(1) == pytest.approx(axis.place(1000) - axis.place(100), abs=0.1)
+    assert axis.ticks() == [10, 30, 100, 300, 1000, 3000]
+
+
 def test_one_measured_wait_is_enough() -> None:
     rows = [row for row in _summary()["rows"] if not row["wait_ns"]]
     found = {row[1]: row[2] for row in _cells(page.html(_summary(rows=rows)), 'id="costs"')}

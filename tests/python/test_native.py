@@ -75,8 +75,9 @@ def _made(
 ) -> Rounds:
     """Rounds whose n-th run is invented."""
     made = Rounds(cases, wanted, _Clock(step))
-    for case in made.order():
-        made.runs.append(run(case, len(made.runs)))
+    for cases_of_round in made.rounds():
+        for case in cases_of_round:
+            made.runs.append(run(case, len(made.runs)))
     return made
 
 
@@ -331,6 +332,16 @@ def test_several_cpus_are_compared_with_one(capsys: pytest.CaptureFixture[str]) 
     assert [line.split() for line in shown if line.startswith("fused")] == [
         ["fused", "unmodified", "2", "0", "50.0", "75.0", "1.50"]
     ]
+
+
+def test_each_boot_has_another_layout_and_the_same_in_the_next_measurement() -> None:
+    made = Machine(Path("linux"), "7.2", Image())
+    archives = []
+    for boots in (*range(20), 0):
+        machine.pad(made, boots)
+        archives.append(made.image.archive())
+    assert len(set(archives)) == 20
+    assert archives[-1] == archives[0]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TooNoisyError("too noisy")])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from xsmmu import native
-from xsmmu_lab.native import build, figures, machine, plan
+from xsmmu_lab.native import build, machine, plan
 from xsmmu_lab.native.figures import Run
 from xsmmu_lab.native.plan import PASSTHROUGH, Case
 from xsmmu_lab.native.rounds import quiet
+from xsmmu_lab.native.run import run_cases
 
 WORSE: Final = 1.25
 """Smallest ratio to passthrough that is worse, as a multiple of the accepted ratio."""
@@ -72,30 +73,26 @@ class Check:
         ratios = {case: self.ratio(case) for case in self.cases}
         return [case for case, ratio in ratios.items() if ratio is None or ratio > self.limit(case)]
 
-    def order(self) -> Iterator[Case]:
-        """The case of each run; `runs` must have the run before the next case is asked for."""
+    def rounds(self) -> Iterator[Iterator[Case]]:
+        """The cases of each round; `runs` must have a case's run before the next case is asked for."""
         until = self.now() + _LIMIT_S
         for _ in range(_ROUNDS):
             left = self.open()
-            for case in (self._base, *left) if left else ():
-                if self.now() > until:
-                    return
-                yield case
+            if not left or self.now() > until:
+                return
+            yield self._round([self._base, *left], until)
+
+    def _round(self, cases: Sequence[Case], until: float) -> Iterator[Case]:
+        for case in cases:
+            if self.now() > until:
+                return
+            yield case
 
 
 def run(made: build.Machine, cpu: int, accepted: native.Machine) -> Check:
-    """One boot on a CPU of the host."""
+    """Boot for each round, on a CPU of the host."""
     check = Check(accepted)
-    asked: list[Case] = []
-
-    def lines() -> Iterator[str]:
-        for case in check.order():
-            asked.append(case)
-            yield case.line()
-
-    def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "run":
-            check.runs.append(figures.run_of(event, asked[-1]))
-
-    machine.boot(made, lines(), [cpu], on_event)
+    for boots, of_round in enumerate(check.rounds()):
+        machine.pad(made, boots)
+        run_cases(made, of_round, [cpu], check.runs)
     return check

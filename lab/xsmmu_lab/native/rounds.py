@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The order of runs: all cases once, then all once more, so that a slower hour of the machine slows all.
 
-Once a case has enough quiet runs, later rounds leave it out.
+Each round is a boot of its own. Once a case has enough quiet runs, later rounds leave it out.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Rounds:
     def _counts(self) -> Counter[Case]:
         return Counter(run.case for run in self.quiet())
 
-    def order(self) -> Iterator[Case]:
-        """The case of each run; `runs` must have the run before the next case is asked for.
+    def rounds(self) -> Iterator[Iterator[Case]]:
+        """The cases of each round; `runs` must have a case's run before the next case is asked for.
 
         Raises TooNoisyError if the machine is too noisy.
         """
@@ -72,12 +72,15 @@ class Rounds:
             lacking = [case for case in self.cases if counts[case] < self.wanted]
             if not lacking:
                 return
-            for case in lacking:
-                if self.now() > until:
-                    raise self._too_noisy()
-                yield case
+            yield self._round(lacking, until)
         if self.enough() < self.wanted * len(self.cases):
             raise self._too_noisy()
+
+    def _round(self, cases: Sequence[Case], until: float) -> Iterator[Case]:
+        for case in cases:
+            if self.now() > until:
+                raise self._too_noisy()
+            yield case
 
     def _too_noisy(self) -> TooNoisyError:
         crowded, kept = sum(map(_is_crowded, self.runs)), len(self.quiet())

@@ -92,26 +92,42 @@ def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], cons
 def measure(
     made: build.Machine, cases: Sequence[plan.Case], wanted: int, cpus: Sequence[int], console: Console
 ) -> Rounds:
-    """One boot, pinned to these CPUs of the host, with as many quiet runs of each case as wanted."""
+    """Boots, pinned to these CPUs of the host, with as many quiet runs of each case as wanted."""
     rounds = Rounds(plan.in_order_of_runs(cases), wanted)
     where = f"User-Mode Linux on {len(cpus)} CPU{'s' * (len(cpus) > 1)}"
-    asked: list[plan.Case] = []
-
-    def lines() -> Iterator[str]:
-        for case in rounds.order():
-            asked.append(case)
-            yield case.line()
-
     with console.status(f"{where}: booting") as status:
 
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "run":
-                rounds.runs.append(figures.run_of(event, asked[-1]))
+        def show() -> None:
             if len(rounds.runs) % _SHOWN_EACH == 0:
                 status.update(f"{where}: {rounds.progress()}")
 
-        machine.boot(made, lines(), cpus, on_event)
+        for boots, of_round in enumerate(rounds.rounds()):
+            machine.pad(made, boots)
+            run_cases(made, of_round, cpus, rounds.runs, show)
     return rounds
+
+
+def run_cases(
+    made: build.Machine,
+    cases: Iterator[plan.Case],
+    cpus: Sequence[int],
+    runs: list[figures.Run],
+    show: Callable[[], None] = lambda: None,
+) -> None:
+    """Boot once, run cases and append the runs."""
+    asked: list[plan.Case] = []
+
+    def lines() -> Iterator[str]:
+        for case in cases:
+            asked.append(case)
+            yield case.line()
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "run":
+            runs.append(figures.run_of(event, asked[-1]))
+            show()
+
+    machine.boot(made, lines(), cpus, on_event)
 
 
 def show(summary: dict[str, Any]) -> None:

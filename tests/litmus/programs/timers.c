@@ -77,10 +77,15 @@ static void fire_twice(void)
 	fire();
 }
 
-/* A flush that leaves the running timer alone. */
-static void flush_and_fire(void)
+/* Leaves the running timer alone. */
+static void flush(void)
 {
 	xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
+}
+
+static void flush_and_fire(void)
+{
+	flush();
 	fire();
 }
 
@@ -161,7 +166,15 @@ static const struct ex_program flushed_fires = {
 	.dependencies = world_dependencies
 };
 
+/* Each of two CPUs finds records, and one of them gets the lock after the other's flush. */
+static const struct ex_program flushed_twice = {
+	.name = "timer_flushed_twice", .setup = begin_armed,
+	.threads = { unmap0, flush, flush }, .finish = one,
+	.dependencies = world_dependencies
+};
+
 const struct ex_program *const timer_programs[] = {
 	&first, &drained, &due, &due_interrupt, &early, &polled, &drained_fires,
-	&drained_interrupt, &drained_polled, &due_twice, &flushed_fires, NULL
+	&drained_interrupt, &drained_polled, &due_twice, &flushed_fires,
+	&flushed_twice, NULL
 };

@@ -143,6 +143,15 @@ def test_a_bench_in_a_virtual_machine_is_told(files: Files) -> None:
     assert "xsmmu bench in a virtual machine: its emulated IOMMU, CPU B" in said
 
 
+def test_small_buffers_of_the_lab_have_their_own_rows(files: Files, synthetic: Json) -> None:
+    small = [{**each, "variant": "256 bytes"} for each in synthetic["runs"] if each.get("ring") == 1024]
+    synthetic["runs"] += [{**each, "map_instructions_per_page": 1.0} for each in small]
+    found = json.loads(files.compare(files.make("lab/summary.json", synthetic), "--json"))["rows"]
+    mine = [each for each in found if (each["policy"], each["driver"], each["ring"]) == ("fused", "unmodified", 1024)]
+    ns = {each["bytes"]: each["figures"][0]["ns_per_page"] for each in mine}
+    assert ns[256] < ns[4096] == pytest.approx(RATE.ns(580.75, 0.0156, 1000))
+
+
 def test_single_pages_of_a_large_ring_come_first(files: Files) -> None:
     found = json.loads(files.compare(files.make("a.json", native_summary(row(bytes=256), row())), "--json"))
     assert [each["bytes"] for each in found["rows"]] == [4096, 256]
@@ -184,6 +193,10 @@ def test_rows_that_no_two_files_share_are_explained(files: Files) -> None:
         ({"schema": "xsmmu.status/1"}, r"is none of the files that can be compared"),
         ({"schema": "xsmmu.bench/1", "ranking": []}, r"has no rows, so an older xsmmu bench made it: run xsmmu bench"),
         (native_summary(), r"a\.json has no figure of a page: name another file$"),
+        (
+            {"schema": "xsmmu.native/1", "machines": [native_summary(row()), native_summary()]},
+            r"a\.json has no figure of a page: name another file$",
+        ),
         (native_summary({"policy": "fused"}), r"has content of an unknown form \(KeyError: 'wait_ns'\): measure again"),
         (native_summary(row(ns_per_page="12 ns")), r"has content of an unknown form \(ValueError"),
         ({"runs": [], "schema": 1}, r"has no counts of instructions: name results of xsmmu lab run --accel tcg$"),

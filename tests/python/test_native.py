@@ -18,7 +18,7 @@ from rich.console import Console
 from tests.python import guests
 
 from xsmmu.errors import UserError
-from xsmmu_lab.native import build, figures, machine, plan, rounds, run, statistics
+from xsmmu_lab.native import accepted, build, figures, machine, plan, rounds, run, statistics
 from xsmmu_lab.native.build import Machine
 from xsmmu_lab.native.rounds import Rounds, TooNoisyError
 from xsmmu_lab.setup.initramfs import Image
@@ -116,8 +116,9 @@ def test_a_run_is_read() -> None:
 
 
 def test_a_row_has_medians_and_their_interval() -> None:
-    runs = [replace(_run(), map_ns=20.0 + at, unmap_ns=30.0 + 2 * at) for at in range(3)]
+    runs = [replace(_run(), map_ns=20.0 + at, unmap_ns=30.0 + 2 * at, sent=(at, 10, 90)) for at in range(3)]
     [row] = figures.rows(runs, [_FUSED])
+    assert row["inv_per_page"] == round(303 / 3072, 4)
     assert [row[key] for key in ("low", "ns_per_page", "high", "map_ns", "unmap_ns")] == [50, 53, 56, 21, 32]
 
 
@@ -306,6 +307,36 @@ def test_a_clock_of_constant_rate_is_needed(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(UserError, match=r"no clock of constant rate \(constant_tsc\)"):
             run._check_clock(file)
+
+
+@pytest.mark.parametrize("accept", [False, True])
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_summary_is_of_quiet_runs(quick: bool, accept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One CPU, then several, whose rows a quick measurement leaves out. Rows are accepted only if asked for."""
+    asked: list[list[int]] = []
+    taken: list[dict[str, Any]] = []
+
+    def measure(_made: Machine, cases: list[plan.Case], wanted: int, cpus: list[int], _console: Console) -> Rounds:
+        asked.append(cpus)
+        crowded = replace(_run(cases[0], waited=0.5), map_ns=9000.0)
+        return Rounds(cases, wanted, runs=[crowded, *(_run(case) for case in cases)])
+
+    monkeypatch.setattr(run, "commit", lambda: "c94207afc830a577d289e2e030b72573a353b5c1")
+    monkeypatch.setattr(run, "_check_clock", lambda: None)
+    monkeypatch.setattr(run, "_cpus", lambda _: [2, 3])
+    monkeypatch.setattr(run, "ensure", lambda *_: None)
+    monkeypatch.setattr(build, "machine", lambda *_: Machine(Path("linux"), "7.2", Image()))
+    monkeypatch.setattr(run, "measure", measure)
+    monkeypatch.setattr(accepted, "accept", taken.append)
+    summary = run.run(run.Options((0,), 1, quick, output=tmp_path, accept=accept), Console())
+    assert asked == [[3]] if quick else [[3], [2, 3]]
+    assert ("several_cpus" in summary) is not quick
+    cases = len(plan.cases((0,), quick))
+    assert (summary["runs"], summary["dropped"], len(summary["rows"])) == (cases + 1, 1, cases)
+    assert {row["ns_per_page"] for row in summary["rows"]} == {50}
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (tmp_path / "report.html").exists()
+    assert taken == [summary] * accept
 
 
 def test_several_cpus_may_have_no_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -833,7 +833,7 @@ def test_status_has_the_use_of_choices() -> None:
     names = ("used", "in_use", "not_used", "no_direct", "batch_aware", "blocked")
     assert [row[name] for name in names] == [USED, {}, [], None, False, False]
     assert " active " in xsmmu("status", "eth1").output
-    counts = {"direct_pages": 1990, "direct_misses": 10, "copied_maps": 600, "uncopied_maps": 1800}
+    counts = {"direct_pages": 1990, "direct_misses": 4, "direct_large": 6, "copied_maps": 600, "uncopied_maps": 1800}
     (folder / "used").write_text(used_text(**counts))
     (folder / "tables").write_text("kernel [direct]\n")
     (folder / "copy_bytes").write_text("256\n")

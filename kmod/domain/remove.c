@@ -191,9 +191,7 @@ static noinline int remove_sparse(struct xs_backend *backend, xs_gather_t *gathe
 			gone = remove_some(backend, gather, iova, step) >>
 			       PAGE_SHIFT;
 		if (unlikely(step && !gone))
-			gone = removed_none(backend, gather, iova,
-					    backend->domain.iommu.kicks ? pages : step,
-					    &error);
+			gone = removed_none(backend, gather, iova, step, &error);
 		if (by == REMOVE_LIVE && error)
 			WRITE_ONCE(backend->stuck_live, true);
 		spin_unlock_irqrestore(&backend->sparse_lock, flags);

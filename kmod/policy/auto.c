@@ -28,8 +28,9 @@ static const struct xs_auto_line lines[] = {
 	}, {
 		/*
 		 * Of 1,274,816 attacks none succeeded after the driver's flush (`make lab
-		 * EXPERIMENT=attack`, docs/levels.md), the same as under strict; 538 instructions
-		 * against 2,010 for strict (`make lab`, docs/figures.md).
+		 * EXPERIMENT=attack`, docs/levels.md), the same as under strict. At a wait of 1 us
+		 * for each invalidation a page costs 25.7 ns against 1,093 for strict (`make lab`,
+		 * docs/figures.md).
 		 */
 		XS_FACT_AWARE, "fused",
 		"all drivers are batch-aware: fused is then strict, at a lower cost"
@@ -79,11 +80,12 @@ static const struct xs_auto_line lines[] = {
 	}, {
 		/*
 		 * vtd: 610 against 2,054 for kernel-lazy; first stage, also in caching mode: 612
-		 * against 2,056 (`make matrix`, docs/matrix.md). Receiving small packets costs
-		 * 1.199 against 1.365 (`make lab`, docs/figures.md). The level is held instead of
-		 * lazy. Sending small packets costs the same (1.274 against 1.260), and each packet
-		 * waits once, because slab memory is not held. With copy_bytes 256 sending costs
-		 * 1.046, which takes memory and is left to the operator.
+		 * against 2,056 (`make matrix`, docs/matrix.md). At a wait of 1 us receiving small
+		 * packets costs 1.42x of passthrough against 1.38x (`make lab`, docs/figures.md).
+		 * The level is held instead of lazy. Sending small packets costs 4.20x against
+		 * 1.26x, because slab memory is not held, so that each packet waits once. With
+		 * copy_bytes 256 sending costs 1.03x, which takes memory and is left to the
+		 * operator (`xsmmu doctor` says how).
 		 */
 		XS_FACT_ETHERNET, "fused",
 		"an Ethernet NIC: its polls flush deferred unmaps"

@@ -17,7 +17,7 @@ from xsmmu import kernel, output
 from xsmmu.errors import UserError
 from xsmmu_lab.native import accepted, build, figures, machine, page, plan
 from xsmmu_lab.native.engine import siblings
-from xsmmu_lab.native.rounds import Rounds, TooNoisyError
+from xsmmu_lab.native.rounds import Rounds
 from xsmmu_lab.native.statistics import middle
 from xsmmu_lab.native.summary import write
 from xsmmu_lab.project import RESULTS, commit
@@ -83,7 +83,7 @@ def _on_several(made: build.Machine, options: Options, cpus: Sequence[int], cons
     cases = plan.on_cpus(len(cpus), options.waits)
     try:
         found = measure(made, cases, options.rounds, cpus, console)
-    except TooNoisyError as error:
+    except UserError as error:
         return {"rows": [], "why_none": error.message}
     kept = found.quiet()
     return {"rows": figures.rows(kept, cases), "runs": len(found.runs), "dropped": len(found.runs) - len(kept)}

@@ -22,6 +22,7 @@
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/sysfs.h>
@@ -143,8 +144,13 @@ static void part_meet(struct part *part, enum meeting meeting)
 	atomic_t *waiting = &part->native->waiting[meeting];
 
 	atomic_dec(waiting);
-	while (atomic_read(waiting))
-		cond_resched();
+	while (atomic_read(waiting)) {
+		/* A part that ends its run may wait for this CPU, so this one sleeps. */
+		if (meeting == MEETING_AFTER)
+			schedule_timeout_idle(1);
+		else
+			cond_resched();
+	}
 }
 
 static int part_run(void *context)

@@ -79,7 +79,7 @@ def boot(
         )
         try:
             with beside(process.pid):
-                _converse(process, lines, on_event)
+                _converse(process, lines, on_event, len(cpus))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -101,13 +101,13 @@ def memory_folder(places: Sequence[str] = ("/dev/shm", tempfile.gettempdir())) -
 
 
 def _converse(
-    process: subprocess.Popen[bytes], lines: Iterator[str], on_event: Callable[[dict[str, Any]], None]
+    process: subprocess.Popen[bytes], lines: Iterator[str], on_event: Callable[[dict[str, Any]], None], cpus: int
 ) -> None:
     assert process.stdin is not None
     began, waited = time.monotonic_ns(), _waited_ns(process.pid)
     for event in _events(process):
         # The kernel adds a wait when it ends, so the wait may have begun before the line.
-        part = (_waited_ns(process.pid) - waited) / max(time.monotonic_ns() - began, 1)
+        part = (_waited_ns(process.pid) - waited) / max(time.monotonic_ns() - began, 1) / cpus
         event["waited"] = min(part, 1.0)
         on_event(event)
         line = next(lines, None)

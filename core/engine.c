@@ -323,10 +323,10 @@ static u32 xs_depot_items(u32 lg2)
 	return items > 2 ? items : 2;
 }
 
-/* Number of full magazines that have no more than @pages pages. */
-static u32 xs_depot_magazines(u32 lg2, u32 pages)
+/* Limit of full magazines in a depot: no more pages than in a depot of single pages. */
+static u32 xs_depot_full(u32 lg2)
 {
-	return pages / (xs_depot_items(lg2) << lg2);
+	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);
 }
 
 int xs_engine_init(struct xs_engine *engine,
@@ -359,8 +359,7 @@ int xs_engine_init(struct xs_engine *engine,
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->backend, xs_depot_items(lg2),
-			      xs_depot_magazines(lg2, XS_DEPOT_PAGES),
-			      xs_depot_magazines(lg2, XS_CACHE_PAGES));
+			      xs_depot_full(lg2));
 	error = xs_space_init(&engine->space, config->ops, config->backend,
 			      config->start, config->end);
 	if (error)

@@ -2,23 +2,19 @@
 /*
  * Magazines and their depot; see magazine.h.
  *
- * A CPU uses two magazines, so that alternating maps and unmaps at a full or empty magazine do
- * not exchange magazines each time.
- *
- * A full magazine of the CPU's own is exchanged for an empty magazine of its own, and a full
- * magazine of the depot for an empty magazine of the depot. So empty magazines collect nowhere.
+ * A CPU has two magazines, so that alternating maps and unmaps at a full or empty magazine do
+ * not go to the depot each time.
  */
 #include <xsmmu/magazine.h>
 
 void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
-		   void *backend, u32 items_max, u32 full_max, u32 cache_max)
+		   void *backend, u32 items_max, u32 full_max)
 {
 	xs_lock_init(&depot->lock);
 	depot->ops = ops;
 	depot->backend = backend;
 	depot->items_max = items_max;
 	depot->full_max = full_max;
-	depot->cache_max = cache_max;
 	depot->full = 0;
 	depot->empty = 0;
 	depot->full_count = 0;
@@ -60,15 +56,8 @@ static void xs_cache_exchange(struct xs_cache *cache)
 /* Exchanges the empty loaded magazine, if any, for a full magazine. */
 static bool xs_cache_load_full(struct xs_cache *cache, struct xs_depot *depot)
 {
-	struct xs_magazine *full = xs_magazine_pop(&cache->full);
+	struct xs_magazine *full;
 
-	if (xs_likely(full)) {
-		cache->full_count--;
-		if (cache->loaded)
-			xs_magazine_push(&cache->empty, cache->loaded);
-		cache->loaded = full;
-		return true;
-	}
 	xs_lock(&depot->lock);
 	full = xs_magazine_pop(&depot->full);
 	if (full) {
@@ -100,17 +89,15 @@ bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item)
 /* Exchanges the full loaded magazine, if any, for an empty magazine. */
 static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 {
-	bool keeps = cache->full_count < depot->cache_max;
-	struct xs_magazine *empty = keeps ? xs_magazine_pop(&cache->empty) : 0;
-	bool room = keeps || !cache->loaded;
+	struct xs_magazine *empty = 0;
+	bool room;
 
-	if (xs_unlikely(!empty)) {
-		xs_lock(&depot->lock);
-		room |= depot->full_count < depot->full_max;
-		if (room)
-			empty = xs_magazine_pop(&depot->empty);
-		xs_unlock(&depot->lock);
-	}
+	xs_lock(&depot->lock);
+	room = !cache->loaded || depot->full_count < depot->full_max;
+	if (room)
+		empty = xs_magazine_pop(&depot->empty);
+	xs_unlock(&depot->lock);
+
 	if (!empty && room)
 		empty = depot->ops->alloc(depot->backend, sizeof(*empty),
 					  XS_ANY_CPU, true);
@@ -118,10 +105,7 @@ static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 		return false;
 
 	empty->count = 0;
-	if (cache->loaded && keeps) {
-		xs_magazine_push(&cache->full, cache->loaded);
-		cache->full_count++;
-	} else if (cache->loaded) {
+	if (cache->loaded) {
 		xs_lock(&depot->lock);
 		xs_magazine_push(&depot->full, cache->loaded);
 		depot->full_count++;
@@ -160,19 +144,15 @@ static void xs_magazine_empty(struct xs_magazine *magazine,
 void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context)
 {
-	struct xs_magazine *magazine;
-
 	for (u32 i = 0; i < 2; i++) {
-		if (cache->loaded)
-			xs_magazine_push(&cache->full, cache->loaded);
-		cache->loaded = cache->previous;
-		cache->previous = 0;
-	}
-	cache->full_count = 0;
-	while ((magazine = xs_magazine_pop(&cache->full)) ||
-	       (magazine = xs_magazine_pop(&cache->empty))) {
+		struct xs_magazine *magazine = cache->loaded;
+
+		xs_cache_exchange(cache);
+		if (!magazine)
+			continue;
 		xs_magazine_empty(magazine, give, context);
 		depot->ops->free(depot->backend, magazine, sizeof(*magazine));
+		cache->previous = 0;
 	}
 }
 
@@ -200,12 +180,8 @@ void xs_depot_drain(struct xs_depot *depot,
 
 u64 xs_cache_count(const struct xs_cache *cache)
 {
-	u64 count = (cache->loaded ? cache->loaded->count : 0) +
-		    (cache->previous ? cache->previous->count : 0);
-
-	for (struct xs_magazine *at = cache->full; at; at = at->next)
-		count += at->count;
-	return count;
+	return (cache->loaded ? cache->loaded->count : 0) +
+	       (cache->previous ? cache->previous->count : 0);
 }
 
 u64 xs_depot_count(struct xs_depot *depot)

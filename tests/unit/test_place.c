@@ -231,7 +231,7 @@ static void holes(void)
 static void check_moves(const struct xs_policy *policy)
 {
 	struct world *world = begin(policy, 640, TEST_CPUS, 0);
-	u32 kept = 0, peak = 0, cached = 16;
+	u32 kept = 0, peak = 0;
 
 	for (u32 cpu = 0; cpu < TEST_CPUS && !test_failed(); cpu++) {
 		u32 count = kept;
@@ -250,12 +250,10 @@ static void check_moves(const struct xs_policy *policy)
 	}
 	/*
 	 * Twice the pages at once, plus each CPU's free-block cache, partial blocks and cached
-	 * IOVAs; with page placement a CPU keeps more of the latter.
+	 * IOVAs.
 	 */
-	if (policy->placement == XS_PLACE_PAGE)
-		cached += XS_CACHE_PAGES / XS_BLOCK_PAGES;
 	CHECK(world->engine.space.taken <=
-	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * cached);
+	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * 16);
 	while (kept)
 		driver_unmap(world, &many[--kept], false);
 	world_end(world);

@@ -4,10 +4,6 @@
  * that moves full magazines from CPUs that unmap to CPUs that map. Source: Bonwick and Adams,
  * "Magazines and Vmem", USENIX ATC 2001.
  *
- * A CPU keeps the magazines of a ring's worth of ranges, and goes to the depot only for more. So
- * a CPU that maps what it has unmapped takes no lock of other CPUs, and gets the same IOVAs
- * again, whose slots and page-table entries are in its caches.
- *
  * A range that fits nowhere is not kept: the caller gives the range back to its block.
  * Magazines are allocated when first needed. Without memory for magazines all calls still work,
  * only slower.
@@ -19,7 +15,6 @@
 
 #define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
 #define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* kept in a depot */
-#define XS_CACHE_PAGES		(32 * XS_MAGAZINE_ITEMS)	/* kept by a CPU */
 
 struct xs_magazine {
 	struct xs_magazine *next;
@@ -27,20 +22,10 @@ struct xs_magazine {
 	u64 items[XS_MAGAZINE_ITEMS];	/* page numbers */
 };
 
-/**
- * struct xs_cache - magazines of a CPU, guarded by the CPU's lock
- * @loaded: magazine in use, or NULL
- * @previous: full or empty, or NULL
- * @full: further full magazines
- * @empty: empty magazines that were in @full before
- * @full_count: number of magazines in @full
- */
+/* Magazines of a CPU, guarded by the CPU's lock. Either may be NULL. */
 struct xs_cache {
 	struct xs_magazine *loaded;
 	struct xs_magazine *previous;
-	struct xs_magazine *full;
-	struct xs_magazine *empty;
-	u32 full_count;
 };
 
 /**
@@ -50,7 +35,6 @@ struct xs_cache {
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS; smaller for larger ranges
  * @full_max: largest number of full magazines in the depot
- * @cache_max: largest number of full magazines that a CPU keeps
  * @full: full magazines
  * @empty: empty magazines
  * @full_count: number of full magazines
@@ -61,7 +45,6 @@ struct xs_depot {
 	void *backend;
 	u32 items_max;
 	u32 full_max;
-	u32 cache_max;
 	struct xs_magazine *full;
 	struct xs_magazine *empty;
 	u32 full_count;
@@ -74,12 +57,11 @@ struct xs_depot {
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS
  * @full_max: largest number of full magazines in the depot
- * @cache_max: largest number of full magazines that a CPU keeps
  *
  * Context: any.
  */
 void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
-		   void *backend, u32 items_max, u32 full_max, u32 cache_max);
+		   void *backend, u32 items_max, u32 full_max);
 
 /**
  * xs_depot_destroy - free all magazines of a depot

@@ -11,6 +11,7 @@ from typing import Any
 
 from xsmmu import files, native
 from xsmmu.errors import UserError
+from xsmmu_lab.native.summary import rows_of
 from xsmmu_lab.project import is_named
 
 _OF_MACHINE = ("cpu", "kernel", "commit", "cmpxchg_ns")
@@ -28,9 +29,7 @@ def accept(summary: dict[str, Any], file: Path = native.FILE) -> None:
     """Replace the figures of the summary's model of CPU."""
     check_tree(summary["commit"])
     keys = [field.name for field in fields(native.Row)]
-    # One CPU's rows in the boot of several CPUs repeat cases of the other boot.
-    several = [row for row in summary.get("several_cpus", {}).get("rows", []) if row["cpus"] > 1]
-    rows = tuple(native.Row(**{key: row[key] for key in keys}) for row in (*summary["rows"], *several))
+    rows = tuple(native.Row(**{key: row[key] for key in keys}) for row in rows_of(summary))
     found = native.Machine(**{key: summary[key] for key in _OF_MACHINE}, rows=rows)
     others = [machine for machine in native.parse(file.read_text()) if machine.cpu != found.cpu]
     files.replace(file, text_of(sorted([*others, found], key=lambda machine: machine.cpu)))

@@ -19,7 +19,7 @@ import click
 from xsmmu import output
 from xsmmu.errors import UserError
 from xsmmu_lab.native.plan import PAGE, PASSTHROUGH, RING
-from xsmmu_lab.native.summary import SUMMARY
+from xsmmu_lab.native.summary import SUMMARY, rows_of
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.report import view as views
 
@@ -167,8 +167,7 @@ def _reader(document: Any) -> Callable[[Path, Json, int | None], list[Column]] |
 
 
 def _of_native(path: Path, document: Json, wait_ns: int | None) -> list[Column]:
-    several = [row for row in document.get("several_cpus", {}).get("rows", []) if row["cpus"] > 1]
-    return [_measured(path, "make native", document, [*document["rows"], *several], wait_ns)]
+    return [_measured(path, "make native", document, rows_of(document), wait_ns)]
 
 
 def _of_engine(path: Path, document: Json, wait_ns: int | None) -> list[Column]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xsmmu import native
+from xsmmu_lab.native.summary import by_wait, on_several
 from xsmmu_lab.report import page, plots
 from xsmmu_lab.report.view import BASELINES, LEVELS, named
 
@@ -88,33 +89,30 @@ def _wait(row: native.Row) -> int:
 
 def shapes(summary: dict[str, Any]) -> tuple[list[int], list[list[str]]]:
     """All rows of one CPU: their waits, and a line for each case with its times."""
-    rows = summary["rows"]
-    waits = sorted({row["wait_ns"] for row in rows})
-    found: dict[tuple[Any, ...], dict[int, float]] = {}
-    for row in rows:
-        key = (named(row["policy"], row["driver"]), *(row[name] for name in _SHAPE))
-        found.setdefault(key, {})[row["wait_ns"]] = row["ns_per_page"]
+    waits, found = by_wait(summary["rows"], ("policy", "driver", *_SHAPE))
     return waits, [
-        [*map(str, key), *(f"{times[wait]:.1f}" if wait in times else "" for wait in waits)]
-        for key, times in found.items()
+        [
+            named(policy, driver),
+            *map(str, shape),
+            *(f"{of[wait]['ns_per_page']:.1f}" if wait in of else "" for wait in waits),
+        ]
+        for (policy, driver, *shape), of in found.items()
     ]
 
 
-def several(summary: dict[str, Any]) -> Iterator[list[str]]:
+def several(boot: dict[str, Any]) -> Iterator[list[str]]:
     """Cases on one and on several CPUs, with the ratio of their times."""
-    rows = summary.get("several_cpus", {}).get("rows", [])
-    ones = {(row["policy"], row["driver"]): row["ns_per_page"] for row in rows if row["cpus"] == 1}
-    for row in rows:
-        if row["cpus"] > 1:
-            one, ns = ones[row["policy"], row["driver"]], row["ns_per_page"]
-            name = named(row["policy"], row["driver"])
-            yield [name, str(row["cpus"]), f"{one:.1f}", f"{ns:.1f}", f"{ns / one:.2f}"]
+    for one, row in on_several(boot):
+        ns = one["ns_per_page"], row["ns_per_page"]
+        name = named(row["policy"], row["driver"])
+        yield [name, str(row["cpus"]), *(f"{each:.1f}" for each in ns), f"{ns[1] / ns[0]:.2f}"]
 
 
 def html(summary: dict[str, Any]) -> str:
     """The page."""
     found = lines(summary)
     waits, cases = shapes(summary)
+    boot = summary.get("several_cpus", {})
     return (
         page.templates()
         .get_template(_TEMPLATE)
@@ -130,8 +128,8 @@ def html(summary: dict[str, Any]) -> str:
             waits=waits,
             cases=cases,
             shape=_SHAPE,
-            several=list(several(summary)),
-            why_none=summary.get("several_cpus", {}).get("why_none", ""),
+            several=list(several(boot)),
+            why_none=boot.get("why_none", ""),
             styles=plots.styles(),
         )
     )

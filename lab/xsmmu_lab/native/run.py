@@ -19,7 +19,7 @@ from xsmmu_lab.native import accepted, build, figures, machine, page, plan
 from xsmmu_lab.native.engine import siblings
 from xsmmu_lab.native.rounds import Rounds
 from xsmmu_lab.native.statistics import middle
-from xsmmu_lab.native.summary import write
+from xsmmu_lab.native.summary import by_wait, on_several, write
 from xsmmu_lab.project import RESULTS, commit
 from xsmmu_lab.setup import host
 from xsmmu_lab.setup.root import ensure
@@ -132,20 +132,16 @@ def run_cases(
 
 def show(summary: dict[str, Any]) -> None:
     """Print a line for each policy and driver, with a column for each wait, and the rows of several CPUs."""
-    rows = summary["rows"]
-    waits = sorted({row["wait_ns"] for row in rows})
     keys = ("policy", "driver", "ring", "pages", "bytes", "list", "walk_mib")
-    found = {(*(row[key] for key in keys), row["wait_ns"]): row for row in rows}
+    waits, found = by_wait(summary["rows"], keys)
     lines = []
-    for line in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
-        of_line = [found.get((*line, wait)) for wait in waits]
-        cells = [f"{row['ns_per_page']:.1f}" if row else None for row in of_line]
-        first = next(row for row in of_line if row)
+    for line, of_line in found.items():
+        cells = [f"{of_line[wait]['ns_per_page']:.1f}" if wait in of_line else None for wait in waits]
+        first = of_line[min(of_line)]
         lines.append([*line, *cells, f"{first['low']:.1f} to {first['high']:.1f}", f"{first['inv_per_page']:.4f}"])
     output.table([*keys, *(f"wait {wait}" for wait in waits), f"interval at {waits[0]}", "inv/page"], lines)
-    several = summary.get("several_cpus")
-    if several:
-        _show_several(several)
+    if "several_cpus" in summary:
+        _show_several(summary["several_cpus"])
     click.echo(
         f"\nns a page, map and unmap; {summary['cpu']}, Linux {summary['kernel']}; a locked compare-and-swap takes"
         f" {summary['cmpxchg_ns']} ns; {summary['dropped']} of {summary['runs']} runs were dropped as disturbed.\n"
@@ -158,16 +154,10 @@ def _show_several(several: dict[str, Any]) -> None:
         click.echo(f"\nNo rows of several CPUs: {several['why_none']}.")
         return
     lines = []
-    for row in several["rows"]:
-        if row["cpus"] > 1:
-            one = next(
-                each
-                for each in several["rows"]
-                if each["cpus"] == 1 and (each["policy"], each["driver"]) == (row["policy"], row["driver"])
-            )
-            ratio = f"{row['ns_per_page'] / one['ns_per_page']:.2f}"
-            cells = [f"{each['ns_per_page']:.1f}" for each in (one, row)]
-            lines.append([row["policy"], row["driver"], row["cpus"], row["wait_ns"], *cells, ratio])
+    for one, row in on_several(several):
+        ratio = f"{row['ns_per_page'] / one['ns_per_page']:.2f}"
+        cells = [f"{each['ns_per_page']:.1f}" for each in (one, row)]
+        lines.append([row["policy"], row["driver"], row["cpus"], row["wait_ns"], *cells, ratio])
     click.echo()
     output.table(["policy", "driver", "cpus", "wait", "ns on one", "ns on all", "ratio"], lines)
 

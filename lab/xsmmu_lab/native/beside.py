@@ -18,6 +18,7 @@ import click
 
 from xsmmu import output
 from xsmmu.errors import UserError
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.native.plan import PAGE, PASSTHROUGH, RING
 from xsmmu_lab.native.summary import SUMMARY, rows_of
 from xsmmu_lab.report import nanoseconds
@@ -204,7 +205,7 @@ def _measured(path: Path, kind: str, facts: Json, rows: Sequence[Json], wait_ns:
 
 
 def _or_usual(wait_ns: int | None) -> int:
-    return nanoseconds.WAIT_NS if wait_ns is None else wait_ns
+    return HARDWARE_WAIT_NS if wait_ns is None else wait_ns
 
 
 def _shape(row: Json) -> Shape:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from xsmmu_lab.report.nanoseconds import WAIT_NS
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report.view import PASSTHROUGH, Run, View, Workload, show, show_inv, show_seen
 
 RATIO_STEPS: Final = (1.01, 1.03, 1.06, 1.12, 1.25, 1.5, 2, 4, 8)
@@ -73,7 +73,7 @@ def costs(view: View) -> Heat | None:
     def figures(row: tuple[str, str]) -> tuple[str, ...]:
         run = page(row)
         return (
-            *(show(run.ns_at(WAIT_NS) if run else None) for _ in at_wait),
+            *(show(run.ns_at(HARDWARE_WAIT_NS) if run else None) for _ in at_wait),
             show(run.page_sum if run else None),
             show_inv(run.inv_per_page if run else None),
             show_seen(row[1], view.seen(row)),
@@ -83,7 +83,7 @@ def costs(view: View) -> Heat | None:
         ratio = workload.relative(run, PASSTHROUGH)
         if ratio is None:
             return None
-        waiting = workload.relative_at(run, PASSTHROUGH, WAIT_NS)
+        waiting = workload.relative_at(run, PASSTHROUGH, HARDWARE_WAIT_NS)
         parts = (None, None) if waiting is None else (run.cost, run.commands)
         shown = ratio if waiting is None else waiting
         text = f"{shown:.3f}" if shown < 2 else f"{shown:.2f}"

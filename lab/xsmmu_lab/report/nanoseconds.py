@@ -15,7 +15,6 @@ from functools import cache
 from typing import Final
 
 from xsmmu import native
-from xsmmu.native import HARDWARE_WAIT_NS
 
 KERNEL: Final = "7.2"
 """The stock kernel of INSTRUCTIONS; `make native` builds the same version."""
@@ -35,9 +34,6 @@ INSTRUCTIONS: Final[Mapping[tuple[str, str], int]] = {
     ("fused-direct", "batch-aware"): 282,
 }
 """Instructions to map and unmap a page, by policy and driver: `micro`, ring of 1,024, VT-d (docs/matrix.md)."""
-
-WAIT_NS: Final = HARDWARE_WAIT_NS
-"""The wait for an invalidation at which costs are shown first."""
 
 _WAITS_MAX: Final = 0.25
 """A row whose waits take a larger part of its time measures the wait, not instructions."""

@@ -15,6 +15,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report import heat, nanoseconds, table, verdict
 from xsmmu_lab.report import view as views
 from xsmmu_lab.report.heat import Heat, Row
@@ -84,7 +85,7 @@ def html(view: View, pictures: list[Plot]) -> str:
         invalidations=heat.invalidations(view),
         ratio_steps=heat.RATIO_STEPS,
         rate=nanoseconds.rate(),
-        wait_ns=nanoseconds.WAIT_NS,
+        wait_ns=HARDWARE_WAIT_NS,
         details=[table.details(workload) for workload in view.workloads],
         claims=[(claim, table.claim(claim)) for claim in view.claims],
         pictures={picture.name: picture for picture in pictures},

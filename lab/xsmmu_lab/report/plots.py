@@ -28,8 +28,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path as MplPath
 
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report import nanoseconds
-from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
+from xsmmu_lab.report.nanoseconds import in_us
 from xsmmu_lab.report.view import ALWAYS, LEVELS, Run, View, Workload, show, show_inv
 
 INK: Final = "#1b1f25"
@@ -110,7 +111,7 @@ _RC: Final[dict[Any, Any]] = {
     "text.parse_math": False,
 }
 _DPI: Final = 150
-_WAIT: Final = in_us(WAIT_NS, "µs")
+_WAIT: Final = in_us(HARDWARE_WAIT_NS, "µs")
 """The wait of costs in ns."""
 
 
@@ -328,7 +329,7 @@ class _Point:
 def _points(view: View, workload: Workload) -> list[_Point]:
     found = []
     for run in workload.runs:
-        cost = run.ns_at(WAIT_NS) if view.waits else run.cost
+        cost = run.ns_at(HARDWARE_WAIT_NS) if view.waits else run.cost
         if cost is None or run.copies:
             continue
         attack = view.seen(run.row)
@@ -396,7 +397,7 @@ def _waiting(view: View) -> str:
     if not view.waits:
         return ""
     rate = nanoseconds.rate().words
-    return f", with {WAIT_NS:,} ns for each invalidation, and its instructions in ns at {rate}"
+    return f", with {HARDWARE_WAIT_NS:,} ns for each invalidation, and its instructions in ns at {rate}"
 
 
 def _point_label(point: _Point) -> str:

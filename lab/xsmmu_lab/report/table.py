@@ -15,9 +15,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.report import view as views
-from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
+from xsmmu_lab.report.nanoseconds import in_us
 from xsmmu_lab.report.view import (
     ALWAYS,
     KERNEL_STRICT,
@@ -118,7 +119,9 @@ def overview(view: View) -> Grid:
     if micro:
         runs = by_row(micro)
         if view.waits:
-            columns.append(Column(f"{micro.name}\nns/page", tuple(show(r.ns_at(WAIT_NS) if r else None) for r in runs)))
+            columns.append(
+                Column(f"{micro.name}\nns/page", tuple(show(r.ns_at(HARDWARE_WAIT_NS) if r else None) for r in runs))
+            )
         columns.append(Column(f"{view.cost_word}\n/page", tuple(show(r.page_sum if r else None) for r in runs)))
         columns.append(Column("inv/\npage", tuple(show_inv(r.inv_per_page if r else None) for r in runs)))
     columns.append(Column("exp.\nmax us", tuple(show_seen(row[1], view.seen(row)) for row in rows)))
@@ -141,7 +144,7 @@ def _compared(view: View) -> bool:
 
 
 def _overview_note(view: View) -> str:
-    at = f" with a wait of {in_us(WAIT_NS)} for each invalidation" if view.waits else ""
+    at = f" with a wait of {in_us(HARDWARE_WAIT_NS)} for each invalidation" if view.waits else ""
     parts = []
     if view.main_micro and view.waits:
         parts.append(f"ns/page: map + unmap{at}, estimated; instructions: the same without the wait")
@@ -168,7 +171,7 @@ def details(workload: Workload) -> Grid:
         return ALWAYS if run.level == "none" else show(value)
 
     columns = [
-        column(f"ns at\n{in_us(WAIT_NS)}", lambda run: show(run.ns_at(WAIT_NS))),
+        column(f"ns at\n{in_us(HARDWARE_WAIT_NS)}", lambda run: show(run.ns_at(HARDWARE_WAIT_NS))),
         column("map", lambda run: show(run.map_cost)),
         column("unmap", lambda run: show(run.unmap_cost)),
         column("sum", lambda run: show(run.page_sum)),
@@ -325,10 +328,10 @@ def notes(view: View) -> list[str]:
         )
         if view.waits:
             found.append(
-                f"Costs at a wait of {in_us(WAIT_NS)} are estimates: instructions at {nanoseconds.rate().words}, and "
-                f"{WAIT_NS:,} ns for each invalidation. The code of drivers and of the network and block stacks was "
-                "not timed: if it executes fewer instructions a ns than micro, then waits are a smaller part of its "
-                "cost than shown."
+                f"Costs at a wait of {in_us(HARDWARE_WAIT_NS)} are estimates: instructions at "
+                f"{nanoseconds.rate().words}, and {HARDWARE_WAIT_NS:,} ns for each invalidation. "
+                "The code of drivers and of the network and block stacks was not timed: if it executes fewer "
+                "instructions a ns than micro, then waits are a smaller part of its cost than shown."
             )
         found += _spreads(view)
     elif view.cost_word == "ns":

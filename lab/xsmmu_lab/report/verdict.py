@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report import table
-from xsmmu_lab.report.nanoseconds import WAIT_NS, in_us
+from xsmmu_lab.report.nanoseconds import in_us
 from xsmmu_lab.report.table import Column, Grid
 from xsmmu_lab.report.view import BASELINES, LEVELS, NULL, PASSTHROUGH, Run, View, Workload, show
 
@@ -88,7 +89,7 @@ def cheapest(view: View) -> Grid | None:
     )
     columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
     kept = (columns[0], *(column for column in columns[1:] if not column.empty))
-    waits = f", with a wait of {in_us(WAIT_NS)} for each invalidation" if view.waits else ""
+    waits = f", with a wait of {in_us(HARDWARE_WAIT_NS)} for each invalidation" if view.waits else ""
     note = "instructions: without the wait" if view.waits else ""
     return Grid(f"The cheapest policy of each level{waits}", note, kept[:1], kept[1:])
 
@@ -96,14 +97,14 @@ def cheapest(view: View) -> Grid | None:
 def _least(view: View, workload: Workload, level: str, aware: bool) -> Run | None:
     ours = [run for run in workload.runs if run.policy not in BASELINES and run.page_sum is not None]
     runs = [run for run in ours if (run.level, run.aware) == (level, aware)]
-    at_wait = {run.name: run.ns_at(WAIT_NS) for run in runs}
+    at_wait = {run.name: run.ns_at(HARDWARE_WAIT_NS) for run in runs}
     if view.waits and None not in at_wait.values():
         return min(runs, key=lambda run: at_wait[run.name] or 0.0, default=None)
     return min(runs, key=lambda run: run.page_sum or 0.0, default=None)
 
 
 def _named(run: Run | None) -> tuple[str, str, str]:
-    return (run.policy, show(run.ns_at(WAIT_NS)), show(run.page_sum)) if run else (NULL, NULL, NULL)
+    return (run.policy, show(run.ns_at(HARDWARE_WAIT_NS)), show(run.page_sum)) if run else (NULL, NULL, NULL)
 
 
 def _traffic(view: View) -> dict[tuple[str, str], float]:

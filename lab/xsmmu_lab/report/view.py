@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xsmmu.errors import UserError
+from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab import policies
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU
@@ -317,7 +318,7 @@ class View:
     def relative(self, workload: Workload, run: Run) -> float | None:
         """The cost relative to passthrough: instructions with the wait, nanoseconds as measured."""
         if self.waits:
-            return workload.relative_at(run, PASSTHROUGH, nanoseconds.WAIT_NS)
+            return workload.relative_at(run, PASSTHROUGH, HARDWARE_WAIT_NS)
         return workload.relative(run, PASSTHROUGH)
 
     @property

@@ -16,7 +16,7 @@ from tests.python import documents as json_documents
 from tests.python.fake_kernel import Kernel, Refuses, end, everything
 from tests.python.fake_network import Network
 
-from xsmmu import disks, essential, output
+from xsmmu import disks, essential, native, output
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.setup import host
 
@@ -145,6 +145,26 @@ def refuses(
 
 
 RATE = nanoseconds.Rate(20.0, 16.0, 36.5, "a made-up CPU", "0.0")
+
+LAZY = native.Row(
+    policy="kernel-lazy",
+    driver="unmodified",
+    tables="kernel",
+    bytes=4096,
+    pages=1,
+    ring=1024,
+    list=0,
+    walk_mib=0,
+    cpus=1,
+    wait_ns=1000,
+    ns_per_page=100.0,
+    low=99.0,
+    high=101.0,
+    map_ns=60.0,
+    unmap_ns=40.0,
+    inv_per_page=0.004,
+)
+"""A plain row of `make native`."""
 
 
 @pytest.fixture(scope="session", autouse=True)

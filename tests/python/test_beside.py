@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.python.conftest import RATE
+from tests.python.conftest import LAZY, RATE
 
 from xsmmu import native
 from xsmmu.cli import app
@@ -18,28 +18,9 @@ from xsmmu.errors import UserError
 
 Json = dict[str, Any]
 
-ROW = native.Row(
-    policy="kernel-lazy",
-    driver="unmodified",
-    tables="kernel",
-    bytes=4096,
-    pages=1,
-    ring=1024,
-    list=0,
-    walk_mib=0,
-    cpus=1,
-    wait_ns=1000,
-    ns_per_page=100.0,
-    low=99.0,
-    high=101.0,
-    map_ns=60.0,
-    unmap_ns=40.0,
-    inv_per_page=0.004,
-)
-
 
 def row(**changes: Any) -> Json:
-    return asdict(replace(ROW, **changes))
+    return asdict(replace(LAZY, **changes))
 
 
 def native_summary(*rows: Json, **more: Any) -> Json:

@@ -78,7 +78,7 @@ struct xs_domain {
  * struct xs_backend_cpu - per-CPU state of a backend
  * @lock:	serializes the starts of @timer; taken with interrupts off
  * @timer:	fires when the oldest deferred unmap of the CPU reaches the window
- * @home:	expires on the CPU, after @timer fired on another CPU
+ * @home:	calls xs_engine_expire() on the CPU, after @timer has fired on another CPU
  * @dirty:	entry in the list of backends that the end of the CPU's next NAPI poll flushes; only
  *		the CPU itself changes the list while it is on-line, with interrupts off
  * @backend:	constant

@@ -14,8 +14,8 @@
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /*
- * Called with interrupts off. For another CPU only the timer is started, which then fires on
- * this CPU, and asks the other CPU by @home, until the other CPU starts the timer again. @at is
+ * Called with interrupts off. For another CPU only the timer is started. The timer then fires on
+ * this CPU and queues @home on the other CPU, until the other CPU starts the timer again. @at is
  * on the other CPU's list as long as that CPU's batch is not empty, or its poll is under way.
  */
 static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
@@ -35,7 +35,7 @@ static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
 
 /*
  * Only the CPU itself can end a group of its batch (xsmmu/batch.h). On another CPU the timer
- * would fire again and again while the CPU defers nothing, so the CPU is asked.
+ * would fire again and again while the CPU defers nothing, so a work on the CPU ends the group.
  */
 static enum hrtimer_restart expire(struct hrtimer *timer)
 {
@@ -56,7 +56,7 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* If another deadline follows, the timer that has queued this work is queued for it. */
+/* A further deadline needs no start of the timer: expire() has started the timer for it. */
 static void expire_home(struct work_struct *work)
 {
 	struct xs_backend_cpu *at = container_of(work, struct xs_backend_cpu,

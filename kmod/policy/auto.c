@@ -29,8 +29,8 @@ static const struct xs_auto_line lines[] = {
 		/*
 		 * Of 1,274,816 attacks none succeeded after the driver's flush (`make lab
 		 * EXPERIMENT=attack`, docs/levels.md), the same as under strict. At a wait of 1 us
-		 * for each invalidation a page costs 25.7 ns against 1,093 for strict (`make lab`,
-		 * docs/figures.md).
+		 * for each invalidation a page costs an estimated 25.7 ns against 1,093 for strict
+		 * (`make lab`, docs/figures.md).
 		 */
 		XS_FACT_AWARE, "fused",
 		"all drivers are batch-aware: fused is then strict, at a lower cost"

@@ -59,7 +59,7 @@ typedef bool xs_flags_t;
 	ex_try(a, 8, old, v, EX_SITE(EX_RELAXED, "try " #a " <- " #v))
 #define xs_a64_try_acquire(a, old, v) \
 	ex_try(a, 8, old, v, EX_SITE(EX_ACQUIRE, "try " #a " <- " #v))
-/* Not divided by an interrupt; another CPU's write in between is lost. */
+/* Atomic against the CPU's own interrupts only: another CPU's write in between is lost. */
 #define xs_a64_try_local(a, old, v) ({					\
 	bool xs_were_on_ = ex_irq_save();				\
 	u64 xs_value_ = (v);						\

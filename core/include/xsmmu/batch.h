@@ -10,16 +10,16 @@
  * while another CPU flushes the batch. The flush leaves such a record, and all later records
  * stay in place until the record has been written.
  *
- * Only the batch's CPU writes @head. So the compare and swap needs no locked operation; the
- * CPU's interrupts alone could divide it.
+ * Only the batch's CPU writes @head. So the compare and swap of an append must be atomic against
+ * interrupts of this CPU only, and is not locked.
  *
  * The fast path, for a single page and without the lock, ends at @limit. There the lock is
  * taken: to check for a full batch, to read the clock, and to request a callback from the
  * backend if the batch was empty. All records of a group of XS_BATCH_GROUP have the age of the
  * first record, so that exposure is never reported shorter than it was. A flush that leaves no
  * record ends the group, if the flush runs on the batch's CPU: an interrupted append then fails
- * its compare and swap, and finds the limit. Another CPU cannot stop an append that has read
- * the limit, and sets @unended: a timer runs until the batch's CPU has ended the group.
+ * its compare and swap, and reads the limit again. Another CPU cannot stop an append that has
+ * read the limit, and sets @unended: a timer runs until the batch's CPU has ended the group.
  */
 #ifndef XSMMU_BATCH_H
 #define XSMMU_BATCH_H

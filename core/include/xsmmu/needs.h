@@ -41,8 +41,8 @@
  *              xs_a64_swap_relaxed(a, v), xs_a64_swap_release(a, v),
  *              xs_a64_try_relaxed(a, &old, v), xs_a64_try_acquire(a, &old, v)
  *              xs_a64_try_local(a, &old, v): xs_a64_try_relaxed() of a word that only
- *              the running CPU writes. Interrupts of the CPU do not divide it; a write
- *              of another CPU could be lost
+ *              the running CPU writes. Atomic against interrupts of the CPU only: a
+ *              write of another CPU could be lost
  *   xs_counts_t *  a struct xs_counts for each CPU:
  *              xs_counts_new(), xs_counts_free(c), xs_counts_of(c, cpu),
  *              xs_count(c, field, n): add to the running CPU's field, exact in any

@@ -6,6 +6,7 @@ Each round is a boot of its own. Once a case has enough quiet runs, later rounds
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from xsmmu_lab.native.plan import Case
 from xsmmu_lab.native.statistics import REMEDY, undisturbed
 
 TIMES_MAX: Final = 4
-"""Most runs of a case, as a multiple of the quiet runs that it needs."""
+"""If fewer than one run in so many of the first rounds is quiet, the machine is too noisy."""
 LIMIT_S: Final = 600
 WAITED_MAX: Final = 0.08
 """Largest part of a run for which another program may have its CPU."""
@@ -64,17 +65,15 @@ class Rounds:
         Raises TooNoisyError if the machine is too noisy.
         """
         until = self.now() + LIMIT_S
-        for done in range(TIMES_MAX * self.wanted):
+        for done in itertools.count():
             counts = self._counts()
-            # At this rate, the most rounds will not do.
+            # At this rate, ten minutes will not do.
             if done == self.wanted and self.enough() * TIMES_MAX < self.wanted * len(self.cases):
                 raise self._too_noisy()
             lacking = [case for case in self.cases if counts[case] < self.wanted]
             if not lacking:
                 return
             yield self._round(lacking, until)
-        if self.enough() < self.wanted * len(self.cases):
-            raise self._too_noisy()
 
     def _round(self, cases: Sequence[Case], until: float) -> Iterator[Case]:
         for case in cases:

@@ -190,7 +190,7 @@ static void xs_engine_drain_caches(struct xs_engine *engine)
 		xs_place_drain(engine, cpu);
 		xs_cpu_unlock_any(cpu, flags);
 	}
-	xs_place_drain_depots(engine);
+	xs_place_drain_depots(engine, XS_ALL_MAGAZINES);
 }
 
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
@@ -234,6 +234,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 	cpu->batch.unended = false;
 	xs_place_drain(engine, cpu);
 	xs_cpu_unlock_any(cpu, flags);
+	xs_place_drain_depots(engine, XS_ALL_MAGAZINES);
 }
 
 /*
@@ -323,10 +324,10 @@ static u32 xs_depot_items(u32 lg2)
 	return items > 2 ? items : 2;
 }
 
-/* Limit of full magazines in a depot: no more pages than in a depot of single pages. */
-static u32 xs_depot_full(u32 lg2)
+/* Number of full magazines that have no more than @pages pages. */
+static u32 xs_depot_magazines(u32 lg2, u32 pages)
 {
-	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);
+	return pages / (xs_depot_items(lg2) << lg2);
 }
 
 int xs_engine_init(struct xs_engine *engine,
@@ -359,7 +360,8 @@ int xs_engine_init(struct xs_engine *engine,
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->backend, xs_depot_items(lg2),
-			      xs_depot_full(lg2));
+			      xs_depot_magazines(lg2, XS_DEPOT_PAGES),
+			      xs_depot_magazines(lg2, XS_CACHE_PAGES));
 	error = xs_space_init(&engine->space, config->ops, config->backend,
 			      config->start, config->end);
 	if (error)

@@ -13,12 +13,13 @@
 #define XS_PLACE_LOOKS	256u
 
 /*
- * Shortest time between two reclaim rounds, and CPUs that a mapping reclaims from. A test may
- * have fewer.
+ * Shortest time between two reclaim rounds; CPUs that a mapping reclaims from, and magazines that
+ * it takes out of depots. A test may have fewer CPUs.
  */
-#define XS_RECLAIM_NS	10000000ULL
+#define XS_RECLAIM_NS		10000000ULL
+#define XS_RECLAIM_MAGAZINES	64u
 #ifndef XS_RECLAIM_CPUS
-#define XS_RECLAIM_CPUS	8u
+#define XS_RECLAIM_CPUS		8u
 #endif
 
 /* ---- blocks that a CPU keeps ---- */
@@ -380,22 +381,19 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_place_close(engine, cpu);
-	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
-		struct xs_range_context context = { engine, cpu, 1u << lg2 };
-
-		xs_cache_drain(&cpu->magazines[lg2], &engine->depots[lg2],
-			       xs_range_back, &context);
-	}
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
+		xs_cache_drain(&cpu->magazines[lg2], &engine->depots[lg2]);
 	xs_empty_cache_give(engine, cpu, 0);
 }
 
-void xs_place_drain_depots(struct xs_engine *engine)
+bool xs_place_drain_depots(struct xs_engine *engine, u32 most)
 {
-	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+	for (u32 lg2 = 0; lg2 < XS_SIZES && most; lg2++) {
 		struct xs_range_context context = { engine, 0, 1u << lg2 };
 
-		xs_depot_drain(&engine->depots[lg2], xs_range_back, &context);
+		most -= xs_depot_drain(&engine->depots[lg2], most, xs_range_back, &context);
 	}
+	return most;
 }
 
 /* True if a reclaim round may begin: none began a moment ago. */
@@ -410,9 +408,21 @@ static bool xs_reclaim_begin(struct xs_engine *engine)
 }
 
 /*
- * Frees the IOVAs that CPUs cache: those of the next XS_RECLAIM_CPUS CPUs of the round, because
- * the caller may have entered for long. Returns false if a round began a moment ago, or
- * another caller does the work.
+ * Ends a round that has visited all CPUs and emptied the depots. So what CPUs keep goes to the
+ * depots once, and not again before it has gone to the blocks.
+ */
+static void xs_reclaim_end(struct xs_engine *engine)
+{
+	u64 all = engine->cpu_count;
+
+	xs_a64_try(&engine->reclaim_at, &all, 0);
+}
+
+/*
+ * Frees the IOVAs that CPUs cache: those of the next XS_RECLAIM_CPUS CPUs of the round go to the
+ * depots, and XS_RECLAIM_MAGAZINES magazines go from the depots to the blocks, because the
+ * caller may have entered for long. Returns false if a round began a moment ago, or another
+ * caller does the work.
  */
 static bool xs_reclaim(struct xs_engine *engine)
 {
@@ -423,8 +433,7 @@ static bool xs_reclaim(struct xs_engine *engine)
 		return false;
 	if (end > engine->cpu_count)
 		end = engine->cpu_count;
-	if (!xs_a64_try(&engine->reclaim_at, &at,
-			end < engine->cpu_count ? end : 0))
+	if (!xs_a64_try(&engine->reclaim_at, &at, end))
 		return false;
 	for (; at < end; at++) {
 		struct xs_cpu *cpu = engine->cpus[at];
@@ -434,7 +443,8 @@ static bool xs_reclaim(struct xs_engine *engine)
 		xs_place_drain(engine, cpu);
 		xs_unlock_irqrestore(&cpu->lock, flags);
 	}
-	xs_place_drain_depots(engine);
+	if (xs_place_drain_depots(engine, XS_RECLAIM_MAGAZINES) && end == engine->cpu_count)
+		xs_reclaim_end(engine);
 	return true;
 }
 

@@ -14,6 +14,7 @@ static struct {
 	u8 *inside;	/* item is in the bag */
 	u32 count;
 	u64 allocations;
+	u32 full_max;	/* of the depot, with what drained CPUs have put there */
 	u32 fail_percent;
 	u64 random;
 } m;
@@ -43,15 +44,21 @@ static const struct xs_backend_ops ops = { .alloc = magazine_alloc,
 /* Items are large numbers, so that a lost bit is noticed. */
 #define ITEM(i)	((u64)(i) << 24 | 1ULL << 39)
 
-static void begin(u64 seed, u32 fail_percent, u32 items_max)
+static void begin_keeping(u64 seed, u32 fail_percent, u32 items_max, u32 cache_max)
 {
-	xs_depot_init(&m.depot, &ops, NULL, items_max, FULL_MAX);
+	xs_depot_init(&m.depot, &ops, NULL, items_max, FULL_MAX, cache_max);
 	for (u32 i = 0; i < CACHES; i++)
-		m.caches[i] = (struct xs_cache){ NULL, NULL };
+		m.caches[i] = (struct xs_cache){ .loaded = NULL };
 	m.inside = test_alloc(ITEMS);
 	m.count = 0;
+	m.full_max = FULL_MAX;
 	m.fail_percent = fail_percent;
 	m.random = seed;
+}
+
+static void begin(u64 seed, u32 fail_percent, u32 items_max)
+{
+	begin_keeping(seed, fail_percent, items_max, 0);
 }
 
 static u64 bag_count(void)
@@ -63,16 +70,42 @@ static u64 bag_count(void)
 	return count;
 }
 
-/* The depot has as many magazines as counted, and no more than the limit. */
-static void check_depot(void)
+/* A list has as many magazines as counted, none of them without items, and ends at the last. */
+static void check_full(const struct xs_magazines *list)
 {
-	u32 full = 0;
+	const struct xs_magazine *last = NULL;
+	u32 count = 0;
 
-	for (struct xs_magazine *at = m.depot.full; at; at = at->next) {
-		CHECK(at->count <= m.depot.items_max);
-		full++;
+	for (const struct xs_magazine *at = list->first; at; at = at->next) {
+		CHECK(at->count && at->count <= m.depot.items_max);
+		last = at;
+		count++;
 	}
-	CHECK(full == m.depot.full_count && full <= FULL_MAX);
+	CHECK(count == list->count && (!last || last == list->last));
+}
+
+/* No place has more magazines than its limit. */
+static void check_limits(void)
+{
+	check_full(&m.depot.full);
+	CHECK(m.depot.full.count <= m.full_max);
+	for (u32 i = 0; i < CACHES; i++) {
+		const struct xs_cache *cache = &m.caches[i];
+
+		check_full(&cache->full);
+		CHECK(cache->full.count + cache->empty.count <= m.depot.cache_max);
+	}
+}
+
+static void drain(u32 cache)
+{
+	xs_flags_t flags = xs_local_save();
+
+	xs_cache_drain(&m.caches[cache], &m.depot);
+	xs_local_restore(flags);
+	m.full_max = FULL_MAX;
+	if (m.full_max < m.depot.full.count)
+		m.full_max = m.depot.full.count;
 }
 
 static void out(void *context, u64 value)
@@ -89,16 +122,12 @@ static void out(void *context, u64 value)
 
 static void end(void)
 {
-	xs_flags_t flags = xs_local_save();
-
 	for (u32 i = 0; i < CACHES; i++)
-		xs_cache_drain(&m.caches[i], &m.depot, out, NULL);
-	xs_local_restore(flags);
-	xs_depot_drain(&m.depot, out, NULL);
-	CHECK(!m.count && !bag_count());
-	check_depot();
+		drain(i);
+	xs_depot_drain(&m.depot, ~0u, out, NULL);
+	CHECK(!m.count && !bag_count() && !m.allocations);
+	check_limits();
 	xs_depot_destroy(&m.depot);
-	CHECK(!m.allocations);
 	test_free(m.inside);
 }
 
@@ -149,13 +178,86 @@ static void between_cpus(void)
 		begin(1, 0, sizes[i]);
 		for (u32 item = 0; item < count; item++)
 			CHECK(put(0, item));
-		check_depot();
+		check_limits();
 		while (take(1))
 			moved++;
 		CHECK(moved == count - 2 * sizes[i]);
 		CHECK(moved + bag_count() == count);
 		end();
 	}
+}
+
+/*
+ * A CPU keeps some magazines, and gets its own items again, last first. It allocates nothing
+ * more and leaves the depot alone, and the rest of its items goes to the depot.
+ */
+static void kept(void)
+{
+	const u32 items = 7, keeps = 3, count = (2 + keeps) * items;
+	struct xs_cache *cache = &m.caches[0];
+
+	begin_keeping(1, 0, items, keeps);
+	for (u32 round = 0; round < 3; round++) {
+		for (u32 item = 0; item < count; item++)
+			CHECK(put(0, item));
+		check_limits();
+		CHECK(cache->full.count == keeps && !m.depot.empty.count);
+		CHECK(m.allocations == 2 + keeps && !take(1));
+		for (u32 item = count; item--;) {
+			CHECK(take(0));
+			CHECK(!m.inside[item]);
+		}
+		CHECK(!cache->full.count && cache->empty.count == keeps);
+	}
+	/* Empty magazines go back to where the full magazine came from. */
+	for (u32 item = 0; item < 2 * count; item++)
+		CHECK(put(0, item));
+	while (take(1))
+		;
+	while (take(0))
+		;
+	CHECK(!m.count && cache->empty.count == keeps);
+	CHECK(m.depot.empty.count == m.allocations - keeps - 2 * 2);
+	end();
+}
+
+/* Another CPU finds all items of a drained CPU, also those of a magazine that was not full. */
+static void drained(void)
+{
+	const u32 items = 7, keeps = 3, count = (1 + keeps) * items + 2;
+
+	begin_keeping(1, 0, items, keeps);
+	for (u32 round = 0; round < 3; round++) {
+		for (u32 item = 0; item < count; item++)
+			CHECK(put(round, item));
+		CHECK(!take((round + 1) % CACHES));
+		drain(round);
+		CHECK(!xs_cache_count(&m.caches[round]) && xs_depot_count(&m.depot) == count);
+		check_limits();
+		while (take((round + 1) % CACHES))
+			;
+		CHECK(!m.count && !take(round));
+	}
+	end();
+}
+
+/* Magazines leave the depot a few at a time: those with items first, then the empty ones. */
+static void drained_in_parts(void)
+{
+	const u32 items = 7, count = 6 * items;
+
+	begin_keeping(1, 0, items, 4);
+	for (u32 item = 0; item < count; item++)
+		CHECK(put(0, item));
+	for (u32 i = 0; i < items; i++)
+		CHECK(take(0));
+	drain(0);
+	CHECK(m.allocations == 6);
+	CHECK(xs_depot_drain(&m.depot, 0, out, NULL) == 0 && m.count == 5 * items);
+	CHECK(xs_depot_drain(&m.depot, 2, out, NULL) == 2 && m.count == 3 * items);
+	CHECK(xs_depot_drain(&m.depot, 4, out, NULL) == 4 && !m.count);
+	CHECK(!m.allocations && xs_depot_drain(&m.depot, 1, out, NULL) == 0);
+	end();
 }
 
 /* A full depot refuses a magazine, and nothing is lost; repeatedly. */
@@ -170,15 +272,15 @@ static void full_depot(void)
 				item++;
 			CHECK(item == (FULL_MAX + 2) * items_max);
 			CHECK(bag_count() == item);
-			check_depot();
+			check_limits();
 			/* Take all items out: on another CPU, from the depot, and on this CPU. */
 			while (take(1))
 				;
 			if (round == 1)
-				xs_depot_drain(&m.depot, out, NULL);
+				xs_depot_drain(&m.depot, ~0u, out, NULL);
 			while (take(0))
 				;
-			CHECK(!m.count && !m.depot.full_count);
+			CHECK(!m.count && !m.depot.full.count);
 		}
 		end();
 	}
@@ -202,7 +304,8 @@ static void against_model_seed(u64 seed)
 	u64 random = seed;
 	u32 bias = 50;
 
-	begin(seed, (u32)(seed % 4) * 20, 1 + (u32)(seed * 7) % XS_MAGAZINE_ITEMS);
+	begin_keeping(seed, (u32)(seed % 4) * 20, 1 + (u32)(seed * 7) % XS_MAGAZINE_ITEMS,
+		      (u32)(seed % 5) * 3);
 	for (u32 step = 0; step < 20000 && !test_failed(); step++) {
 		u32 cache = test_below(&random, CACHES);
 		u32 item = test_below(&random, ITEMS);
@@ -214,9 +317,13 @@ static void against_model_seed(u64 seed)
 			take(cache);
 		else if (!m.inside[item])
 			put(cache, item);
+		if (!test_below(&random, 1000))
+			drain(cache);
+		if (!test_below(&random, 1000))
+			xs_depot_drain(&m.depot, test_below(&random, 8), out, NULL);
 		if (step % 64 == 0) {
 			CHECK(bag_count() == m.count);
-			check_depot();
+			check_limits();
 		}
 	}
 	end();
@@ -230,6 +337,9 @@ static void against_model(void)
 const struct test magazine_tests[] = {
 	{ "magazine_empty", empty },
 	{ "magazine_between_cpus", between_cpus },
+	{ "magazine_kept", kept },
+	{ "magazine_drained", drained },
+	{ "magazine_drained_in_parts", drained_in_parts },
 	{ "magazine_full_depot", full_depot },
 	{ "magazine_no_memory", no_memory },
 	{ "magazine_against_model", against_model },

@@ -231,7 +231,7 @@ static void holes(void)
 static void check_moves(const struct xs_policy *policy)
 {
 	struct world *world = begin(policy, 640, TEST_CPUS, 0);
-	u32 kept = 0, peak = 0;
+	u32 kept = 0, peak = 0, cached = 16;
 
 	for (u32 cpu = 0; cpu < TEST_CPUS && !test_failed(); cpu++) {
 		u32 count = kept;
@@ -250,10 +250,12 @@ static void check_moves(const struct xs_policy *policy)
 	}
 	/*
 	 * Twice the pages at once, plus each CPU's free-block cache, partial blocks and cached
-	 * IOVAs.
+	 * IOVAs; with page placement a CPU keeps more of the latter.
 	 */
+	if (policy->placement == XS_PLACE_PAGE)
+		cached += XS_CACHE_PAGES / XS_BLOCK_PAGES;
 	CHECK(world->engine.space.taken <=
-	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * 16);
+	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * cached);
 	while (kept)
 		driver_unmap(world, &many[--kept], false);
 	world_end(world);
@@ -427,6 +429,55 @@ static void reclaims_in_turn(void)
 	world_end(world);
 }
 
+/* Magazines with IOVAs, of all CPUs and the depot of pages. */
+static u32 magazines(const struct world *world)
+{
+	u32 count = world->engine.depots[0].full.count;
+
+	for (u32 cpu = 0; cpu < TEST_CPUS; cpu++) {
+		const struct xs_cache *cache = &world->engine.cpus[cpu]->magazines[0];
+
+		count += cache->full.count;
+		count += cache->loaded && cache->loaded->count;
+		count += cache->previous && cache->previous->count;
+	}
+	return count;
+}
+
+/*
+ * A map takes a few magazines out of depots. Each CPU's magazines go to the depots once in a
+ * round, and the round ends when the depots are empty.
+ */
+static void reclaims_in_parts(void)
+{
+	struct world *world = begin(xs_policy_find("strict"), 160, TEST_CPUS, 0);
+	struct mapping lone = { .pages = 1 };
+	u32 count = 0, left, next;
+
+	for (u32 cpu = 0; cpu < TEST_CPUS; cpu++) {
+		test_be_cpu(cpu);
+		for (u32 i = 0; i < 18 * XS_MAGAZINE_ITEMS; i++)
+			many[count++] = map(world, 1, LAST);
+		while (count)
+			driver_unmap(world, &many[--count], false);
+	}
+	/* The map itself takes a magazine from a depot, and finds no page below the limit. */
+	for (left = magazines(world); left > 1 && !test_failed(); left = next) {
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+		next = magazines(world);
+		CHECK(next == (left < 64 ? 1 : left - 64));
+	}
+	/* What a CPU caches then stays until the next round. */
+	many[0] = map(world, 1, LAST);
+	driver_unmap(world, &many[0], false);
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1) && magazines(world));
+	world->now_ns += 10000000;
+	for (u32 i = 0; i < 2; i++)
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(!magazines(world) && !world->engine.space.taken);
+	world_end(world);
+}
+
 static void starve(void *argument, u32 cpu)
 {
 	struct world *world = argument;
@@ -442,7 +493,7 @@ static void starve(void *argument, u32 cpu)
 /* Maps of half of the CPUs starve at once: the batches of the other half are flushed once. */
 static void reclaims_seed(u64 seed)
 {
-	struct world *world = begin(xs_policy_find("fused"), 64, TEST_CPUS, 0);
+	struct world *world = begin(xs_policy_find(seed % 2 ? "fused" : "lazy"), 64, TEST_CPUS, 0);
 	u64 flushes;
 
 	test_replay(seed, 0);
@@ -534,6 +585,26 @@ static void changed(void)
 			test_relax();
 			check_changed(&xs_policies[i], &xs_policies[j]);
 		}
+}
+
+/* Nothing stays cached of what a CPU has cached that has gone offline. */
+static void retired(void)
+{
+	struct world *world = begin(xs_policy_find("xsmmu"), WORLD_BLOCKS_MAX, 2, 0);
+
+	for (u32 pages = 1; pages <= XS_BLOCK_PAGES && !test_failed(); pages *= 2) {
+		u32 count = 0;
+
+		while (count * pages < 2 * XS_CACHE_PAGES)
+			many[count++] = map(world, pages, LAST);
+		while (count)
+			driver_unmap(world, &many[--count], false);
+		test_be_cpu(1);
+		xs_engine_retire_cpu(&world->engine, 0);
+		CHECK(!world->engine.space.taken);
+		test_be_cpu(0);
+	}
+	world_end(world);
 }
 
 /* For each size, a depot keeps at most as many pages as a depot of single pages. */
@@ -1364,9 +1435,11 @@ const struct test place_tests[] = {
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
+	{ "place_reclaims_in_parts", reclaims_in_parts },
 	{ "place_reclaims_at_once", reclaims_at_once, .threads = true },
 	{ "place_many_listed", many_listed },
 	{ "place_changed", changed },
+	{ "place_retired", retired },
 	{ "place_depots", depots },
 	{ "place_own_batch", own_batch },
 	{ "place_claimed", claimed },

@@ -15,6 +15,8 @@
 
 #define XS_PAGE_BYTES	(1ULL << XS_PAGE_LG2)
 
+#define XS_CACHE_LINE	__attribute__((aligned(64)))
+
 /* no preferred CPU for alloc() */
 #define XS_ANY_CPU	(~0u)
 

@@ -161,8 +161,8 @@ struct xs_tears {
  * @none: block without a free page
  * @reclaimed_ns: start time of the last reclaim round, which takes back the IOVAs that CPUs
  *   cache
- * @reclaim_at: CPU at which the reclaim round continues. A round begins at CPU 0, so 0 means that
- *   no round is in progress.
+ * @reclaim_at: CPU at which the reclaim round continues; the number of CPUs until the depots are
+ *   empty. A round begins at CPU 0, so 0 means that no round is in progress.
  * @depots: depots of magazines, by size
  * @pool: pool of bounce buffers for callers that ask for copies; without addresses until
  *   xs_engine_add_pool()
@@ -573,7 +573,7 @@ void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause);
  * @cpu: the CPU; the call may run on any CPU
  *
  * Flushes the CPU's batch, closes the CPU's open blocks, and gives back the IOVAs that the CPU
- * cached.
+ * and the depots cached.
  *
  * Context: any.
  */

@@ -4,6 +4,10 @@
  * that moves full magazines from CPUs that unmap to CPUs that map. Source: Bonwick and Adams,
  * "Magazines and Vmem", USENIX ATC 2001.
  *
+ * A CPU keeps the magazines of a ring's worth of ranges, and goes to the depot only for more. So
+ * a CPU that maps what it has unmapped takes no lock of other CPUs, and gets the same IOVAs
+ * again, whose slots and page-table entries are in its caches.
+ *
  * A range that fits nowhere is not kept: the caller gives the range back to its block.
  * Magazines are allocated when first needed. Without memory for magazines all calls still work,
  * only slower.
@@ -15,6 +19,7 @@
 
 #define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
 #define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* kept in a depot */
+#define XS_CACHE_PAGES		(16 * XS_MAGAZINE_ITEMS)	/* kept by a CPU */
 
 struct xs_magazine {
 	struct xs_magazine *next;
@@ -22,32 +27,53 @@ struct xs_magazine {
 	u64 items[XS_MAGAZINE_ITEMS];	/* page numbers */
 };
 
-/* Magazines of a CPU, guarded by the CPU's lock. Either may be NULL. */
-struct xs_cache {
-	struct xs_magazine *loaded;
-	struct xs_magazine *previous;
+/**
+ * struct xs_magazines - list of magazines
+ * @first: first magazine, or NULL
+ * @last: last magazine; valid if there is a first
+ * @count: number of magazines
+ */
+struct xs_magazines {
+	struct xs_magazine *first;
+	struct xs_magazine *last;
+	u32 count;
 };
 
 /**
- * struct xs_depot - depot of an engine, shared by all CPUs
- * @lock: guards the lists
+ * struct xs_cache - magazines of a CPU, guarded by the CPU's lock
+ * @loaded: magazine in use, or NULL
+ * @previous: full or empty, or NULL
+ * @full: further full magazines
+ * @empty: magazines that were in @full before; @full and @empty together have no more than the
+ *   depot's @cache_max magazines
+ */
+struct xs_cache {
+	struct xs_magazine *loaded;
+	struct xs_magazine *previous;
+	struct xs_magazines full;
+	struct xs_magazines empty;
+};
+
+/**
+ * struct xs_depot - depot of an engine, shared by all CPUs; the first cache line is constant
  * @ops: operations of the backend
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS; smaller for larger ranges
- * @full_max: largest number of full magazines in the depot
- * @full: full magazines
+ * @full_max: number of magazines in @full from which on CPUs put no more into the depot
+ * @cache_max: largest number of full magazines that a CPU keeps
+ * @lock: guards the lists
+ * @full: magazines with items: full ones, and those of drained CPUs
  * @empty: empty magazines
- * @full_count: number of full magazines
  */
 struct xs_depot {
-	xs_lock_t lock;
 	const struct xs_backend_ops *ops;
 	void *backend;
 	u32 items_max;
 	u32 full_max;
-	struct xs_magazine *full;
-	struct xs_magazine *empty;
-	u32 full_count;
+	u32 cache_max;
+	xs_lock_t lock XS_CACHE_LINE;
+	struct xs_magazines full;
+	struct xs_magazines empty;
 };
 
 /**
@@ -56,12 +82,13 @@ struct xs_depot {
  * @ops: operations of the backend
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS
- * @full_max: largest number of full magazines in the depot
+ * @full_max: number of full magazines from which on CPUs put no more into the depot
+ * @cache_max: largest number of full magazines that a CPU keeps
  *
  * Context: any.
  */
 void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
-		   void *backend, u32 items_max, u32 full_max);
+		   void *backend, u32 items_max, u32 full_max, u32 cache_max);
 
 /**
  * xs_depot_destroy - free all magazines of a depot
@@ -132,20 +159,20 @@ static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
 bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
 
 /**
- * xs_cache_drain - take out all items and free the magazines
+ * xs_cache_drain - move all magazines of a CPU to the depot
  * @cache: the CPU's magazines
- * @depot: depot
- * @give: called for each item, with interrupts off
- * @context: first argument of @give
+ * @depot: depot, which may then have more than its full_max magazines
+ *
+ * Takes the same time for any number of magazines.
  *
  * Context: CPU's lock.
  */
-void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
-		    void (*give)(void *context, u64 item), void *context);
+void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot);
 
 /**
- * xs_depot_drain - take out all items of the full magazines
+ * xs_depot_drain - take out all items, and free the magazines
  * @depot: depot, usable afterwards
+ * @most: largest number of magazines to take out
  * @give: called for each item, with interrupts off
  * @context: first argument of @give
  *
@@ -153,9 +180,10 @@ void xs_cache_drain(struct xs_cache *cache, struct xs_depot *depot,
  * longer than a magazine takes.
  *
  * Context: any; no lock held.
+ * Return: number of magazines that were taken out; less than @most if the depot was found empty.
  */
-void xs_depot_drain(struct xs_depot *depot,
-		    void (*give)(void *context, u64 item), void *context);
+u32 xs_depot_drain(struct xs_depot *depot, u32 most,
+		   void (*give)(void *context, u64 item), void *context);
 
 /**
  * xs_cache_count - number of items in a CPU's magazines
@@ -167,7 +195,7 @@ void xs_depot_drain(struct xs_depot *depot,
 u64 xs_cache_count(const struct xs_cache *cache);
 
 /**
- * xs_depot_count - number of items in the full magazines of a depot
+ * xs_depot_count - number of items in the magazines of a depot
  * @depot: depot
  *
  * Context: any.

@@ -24,6 +24,8 @@
 
 #include <xsmmu/engine.h>
 
+#define XS_ALL_MAGAZINES	(~0u)
+
 /**
  * xs_place - allocate IOVAs
  * @engine: engine
@@ -120,16 +122,20 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
  * @engine: engine
  * @cpu: CPU
  *
+ * Ranges go to the depots; the caller drains the depots next.
+ *
  * Context: CPU's lock.
  */
 void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /**
- * xs_place_drain_depots - give up all IOVAs in the depots
+ * xs_place_drain_depots - give up IOVAs in the depots
  * @engine: engine
+ * @most: largest number of magazines to empty; XS_ALL_MAGAZINES for all
  *
  * Context: any; no lock held.
+ * Return: true if the depots were found empty.
  */
-void xs_place_drain_depots(struct xs_engine *engine);
+bool xs_place_drain_depots(struct xs_engine *engine, u32 most);
 
 #endif

@@ -44,8 +44,6 @@
 /* All IOVAs are below. */
 #define XS_SPACE_END	(XS_SPACE_PAGES << XS_PAGE_LG2)
 
-#define XS_CACHE_LINE	__attribute__((aligned(64)))
-
 struct xs_partial;
 struct xs_torn;
 

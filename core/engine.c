@@ -148,6 +148,8 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 	bool holds = row->hold == XS_HOLD_PAGES;
 	u32 mode = 0;
 
+	if (row->placement == XS_PLACE_BLOCK)
+		mode |= XS_MODE_LOCAL;
 	if (holds || engine->remembers)
 		mode |= XS_MODE_HOLDS;
 	/* The slow path looks for empty blocks. */
@@ -180,16 +182,22 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));
 }
 
-/* Gives all cached IOVAs of CPUs and depots back to their blocks. */
-static void xs_engine_drain_caches(struct xs_engine *engine)
+/* Gives all cached IOVAs of a CPU back to their blocks; local pages only if no map takes them. */
+static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu, bool is_local_unused)
 {
-	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_cpu_lock_any(cpu);
+	xs_flags_t flags = xs_cpu_lock_any(cpu);
 
-		xs_place_drain(engine, cpu);
-		xs_cpu_unlock_any(cpu, flags);
-	}
+	if (is_local_unused)
+		xs_place_back_local(engine, cpu);
+	xs_place_drain(engine, cpu);
+	xs_cpu_unlock_any(cpu, flags);
+}
+
+/* Gives all cached IOVAs of CPUs and depots back to their blocks; local pages as above. */
+static void xs_engine_drain_caches(struct xs_engine *engine, bool is_local_unused)
+{
+	for (u32 i = 0; i < engine->cpu_count; i++)
+		xs_cpu_drain(engine, engine->cpus[i], is_local_unused);
 	xs_place_drain_depots(engine, XS_ALL_MAGAZINES);
 }
 
@@ -197,6 +205,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning)
 {
 	bool moves = policy->placement != engine->policy->placement;
+	u32 mode;
 
 	/* No call marks pages at present: all marks are from an earlier policy. */
 	if (!xs_flushes_on(engine->policy, XS_FLUSH_BLOCK) &&
@@ -212,14 +221,17 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	xs_engine_limit(engine);
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
-	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));
+	mode = xs_mode_of(engine, engine->policy);
+	xs_store(&engine->mode, moves ? mode & ~XS_MODE_LOCAL : mode);
 	xs_engine_settle(engine);
 	/*
 	 * The new placement does not use the cached IOVAs of the old placement, and no call
 	 * caches more.
 	 */
 	if (moves)
-		xs_engine_drain_caches(engine);
+		xs_engine_drain_caches(engine, !(mode & XS_MODE_LOCAL));
+	/* Since an earlier change took a CPU's local pages, each CPU has left a call: quiesce(). */
+	xs_store(&engine->mode, mode);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
 
@@ -230,8 +242,9 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 
 	xs_flush_batch(engine, cpu, XS_FLUSH_DRAIN);
 	cpu->batch.armed = false;
-	/* A CPU that is off-line appends nothing. */
+	/* A CPU that is off-line appends nothing, and maps nothing. */
 	cpu->batch.unended = false;
+	xs_place_back_local(engine, cpu);
 	xs_place_drain(engine, cpu);
 	xs_cpu_unlock_any(cpu, flags);
 	xs_place_drain_depots(engine, XS_ALL_MAGAZINES);
@@ -393,14 +406,6 @@ int xs_engine_add_pool(struct xs_engine *engine)
 	return 0;
 }
 
-static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu)
-{
-	xs_flags_t flags = xs_cpu_lock_any(cpu);
-
-	xs_place_drain(engine, cpu);
-	xs_cpu_unlock_any(cpu, flags);
-}
-
 static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_ops(engine)->free(xs_backend(engine), cpu->batch.records,
@@ -414,7 +419,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 	/* A block that a CPU gives back may be on another CPU's partial list. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
-			xs_cpu_drain(engine, engine->cpus[i]);
+			xs_cpu_drain(engine, engine->cpus[i], true);
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
 			xs_cpu_free(engine, engine->cpus[i]);

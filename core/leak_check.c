@@ -106,7 +106,7 @@ static u64 xs_count_given(struct xs_engine *engine)
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		const struct xs_cpu *cpu = engine->cpus[i];
 
-		given -= (u64)cpu->empty_count * XS_BLOCK_PAGES;
+		given -= (u64)cpu->empty_count * XS_BLOCK_PAGES + xs_popcount(cpu->local);
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 			given -= xs_cache_count(&cpu->magazines[lg2]) << lg2;
 	}

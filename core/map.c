@@ -130,7 +130,7 @@ static xs_inline u64 xs_map_one_range(struct xs_engine *engine,
 	return page << XS_PAGE_LG2;
 }
 
-/* xs_engine_map_one() if this CPU has no open block with a page up to @last. Exits. */
+/* xs_engine_map_one() if this CPU has no local page up to @last. Exits. */
 static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
 				      u32 prot, u64 last)
 {
@@ -159,7 +159,32 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 }
 
 /*
- * xs_engine_map() of a single page from the open block of this CPU, without the CPU's lock.
+ * Takes one of this CPU's local pages, up to @last, without the CPU's lock. Returns the IOVA and the
+ * page's @block, or 0. Only interrupts of this CPU can come between, and a map in an interrupt returns
+ * before this call goes on; after the store to @local_busy, it changes no word that this call reads.
+ */
+static xs_inline u64 xs_take_local(struct xs_cpu *cpu, u64 last, struct xs_block **block)
+{
+	u64 local, iova = 0;
+
+	if (xs_unlikely(xs_load(&cpu->local_busy)))
+		return 0;
+	xs_store(&cpu->local_busy, true);
+	local = xs_load(&cpu->local);
+	*block = xs_load(&cpu->open[0]);
+	if (xs_likely(local)) {
+		iova = (*block)->iova + xs_ctz(local) * XS_PAGE_BYTES;
+		if (xs_likely(iova <= last))
+			xs_store(&cpu->local, local & (local - 1));
+		else
+			iova = 0;
+	}
+	xs_store(&cpu->local_busy, false);
+	return iova;
+}
+
+/*
+ * xs_engine_map() of one of this CPU's local pages, without the CPU's lock.
  * @memory: the caller's knowledge of the memory, for xs_memory_ref(). Rare cases are tail
  * calls. The caller has entered, because its pointer to the engine may be valid only while
  * entered; this function exits.
@@ -168,22 +193,16 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 				       xs_memory_t memory, u64 phys, u32 prot,
 				       u64 last)
 {
-	struct xs_block *block;
-	u64 free, iova, at;
+	u32 mode = xs_load(&engine->mode);
+	struct xs_block *block = 0;
 	void **entries;
+	u64 iova = 0;
 	int error;
 
-	block = xs_load(&xs_count_cpu(engine->counts)->open[0]);
-	free = xs_a64_read(&block->free);
-	do {
-		if (xs_unlikely(!free))
-			return xs_map_one_any(engine, phys, prot, last);
-		at = xs_ctz(free);
-		iova = block->iova + at * XS_PAGE_BYTES;
-		if (xs_unlikely(iova > last))
-			return xs_map_one_any(engine, phys, prot, last);
-	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,
-					 free & (free - 1))));
+	if (xs_likely(mode & XS_MODE_LOCAL))
+		iova = xs_take_local(xs_count_cpu(engine->counts), last, &block);
+	if (xs_unlikely(!iova))
+		return xs_map_one_any(engine, phys, prot, last);
 	/*
 	 * Before the map: after it, the compiler would save three more registers for each page.
 	 * No right unmap names the page before the map has returned the IOVA, so none sees the
@@ -192,9 +211,8 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	 * again. Bad unmaps of other sizes find a torn mapping (tear.h), and wait for the map
 	 * before the IOVA is free.
 	 */
-	xs_a64_set(&block->slots[at],
-		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
-					 XS_MODE_HOLDS) ?
+	xs_a64_set(xs_block_slot(block, iova >> XS_PAGE_LG2),
+		   xs_slot_one(xs_likely(mode & XS_MODE_HOLDS) ?
 			       xs_memory_ref(memory) : XS_REF_UNHELD));
 	/* Drops the inlined map()'s test for NULL, which only larger mappings need. */
 	entries = &block->entries;

@@ -79,10 +79,24 @@ static void xs_place_shut(struct xs_engine *engine, struct xs_cpu *cpu,
 		xs_empty_cache_put(engine, cpu, block);
 }
 
+void xs_place_back_local(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	u64 local = cpu->local;
+
+	xs_assert_locked(&cpu->lock);
+	if (!local || cpu->local_busy)
+		return;
+	xs_store(&cpu->local, 0);
+	xs_place_back_block(engine, cpu, cpu->open[0], local);
+}
+
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_assert_locked(&cpu->lock);
-	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+	if (cpu->id == xs_cpu_id())
+		xs_place_back_local(engine, cpu);
+	/* Another CPU's maps take local pages without the lock, but get new ones with the lock only. */
+	for (u32 lg2 = xs_load(&cpu->local) != 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_block *block = cpu->open[lg2];
 
 		xs_store(&cpu->open[lg2], &engine->none);
@@ -229,18 +243,39 @@ static bool xs_block_is_below(const struct xs_block *block, u64 last)
 	return block->iova + XS_BLOCK_BYTES - 1 <= last;
 }
 
+/*
+ * Takes one of the CPU's local pages, which are those of @block if there are any. Without local
+ * pages, all free pages of @block become local. Returns the IOVA, or 0.
+ */
+static u64 xs_place_local(struct xs_cpu *cpu, struct xs_block *block)
+{
+	u64 local = cpu->local ? cpu->local : xs_block_take_all(block);
+
+	if (!local)
+		return 0;
+	xs_store(&cpu->local, local & (local - 1));
+	return block->iova + xs_ctz(local) * XS_PAGE_BYTES;
+}
+
 static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			     u32 pages, u64 last)
 {
 	u32 lg2 = xs_lg2_ceil(pages);
 	struct xs_block *open = cpu->open[lg2], *block;
 	bool low = !xs_block_is_below(open, last);
+	/* False too if this map has interrupted a map that takes a local page. */
+	bool is_local = pages == 1 && !cpu->local_busy;
+	bool stays_open = !low && (pages > 1 || is_local);
 	struct xs_search search = xs_search_of(lg2, last, low);
-	u64 iova = low ? 0 : xs_block_take(open, pages);
+	u64 iova = 0;
 
+	if (!low)
+		iova = is_local ? xs_place_local(cpu, open) : xs_block_take(open, pages);
 	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
-		iova = xs_block_take(block, pages);
-		if (iova && !low && !block->reserved_low) {
+		bool opens = stays_open && !block->reserved_low;
+
+		iova = opens && is_local ? xs_place_local(cpu, block) : xs_block_take(block, pages);
+		if (iova && opens) {
 			xs_store(&cpu->open[lg2], block);
 			block = open;
 		}

@@ -119,6 +119,16 @@ static bool map_late(u32 pages, u64 last)
 	return sim.live_count < SIM_MAPPINGS && driver_map(pages, last);
 }
 
+/* Number of other CPUs that keep local pages. */
+static u32 others_with_local(void)
+{
+	u32 count = 0;
+
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+		count += &sim.cpus[cpu] != sim_me && sim.engine.cpus[cpu]->local;
+	return count;
+}
+
 /*
  * Unmap most mappings, at random, and all mappings larger than a block. Then map pages until
  * the engine hands out no more, at any place.
@@ -138,7 +148,7 @@ static void check_full(void)
 	for (u32 pages = XS_BLOCK_PAGES; pages; pages /= 2)
 		while (map_late(pages, ~0ULL))
 			;
-	sim_event(EV_FULL, 0, 0, 0, 0, 0);
+	sim_event(EV_FULL, 0, 0, others_with_local(), 0, 0);
 }
 
 /*

@@ -11,7 +11,7 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 
-#define MESSAGES	48	/* to one location in one run */
+#define MESSAGES	80	/* to one location in one run */
 #define LOCKS		24
 
 /* By location, the message at or after which a thread reads. */

@@ -2,6 +2,9 @@
 /* See litmus_world.h. */
 #include <string.h>
 
+#include <xsmmu/flush.h>
+#include <xsmmu/place.h>
+
 #include "litmus_world.h"
 
 #define PHYS_PAGES	128
@@ -37,7 +40,13 @@ static struct {
  * Linux keeps such a store behind the read.
  */
 const struct ex_dependency world_dependencies[] = {
-	{ "load &batch->limit", "store &batch->limit = 0" }, { NULL, NULL }
+	{ "load &batch->limit", "store &batch->limit = 0" },
+	/*
+	 * A CPU takes the last local page after a branch that depends on the block; no CPU closes
+	 * the block while there are local pages.
+	 */
+	{ "load &cpu->open[0]", "store &cpu->open[lg2] = &engine->none" },
+	{ NULL, NULL }
 };
 
 /* ---- the backend's operations ---- */
@@ -367,6 +376,20 @@ void world_begin(const char *policy)
 	memset(world.polled, 0, sizeof(world.polled));
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
 		engine.cpus[cpu]->batch.armed = false;
+}
+
+void world_back_local(u32 cpu)
+{
+	xs_flags_t flags = xs_cpu_lock_any(engine.cpus[cpu]);
+
+	xs_place_back_local(&engine, engine.cpus[cpu]);
+	xs_cpu_unlock_any(engine.cpus[cpu], flags);
+}
+
+void world_open(u32 cpu, struct xs_block *block)
+{
+	world_back_local(cpu);
+	engine.cpus[cpu]->open[0] = block;
 }
 
 u64 world_map_page(u32 phys)

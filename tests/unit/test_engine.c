@@ -999,6 +999,8 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		CHECK(iova && !xs_engine_fill_each(engine, iova, each, pages,
 						   PROT_READ_ | PROT_WRITE_));
 		mapping.iova = iova;
+		/* Its neighbour may be the place of before, which is not flushed. */
+		mapping.serial = ++world->last_serial;
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
 				mapping.serial * OWNER_SERIAL | OWNER_MAPPED;
@@ -1476,12 +1478,21 @@ static void each_failure(void)
 
 /* ---- CPUs ---- */
 
-/* A drain closes the CPUs' open blocks: their free pages are available again. */
+static void check_closed(struct world *world, u32 cpu, u32 from_lg2)
+{
+	for (u32 lg2 = from_lg2; lg2 < XS_SIZES; lg2++)
+		CHECK(world->engine.cpus[cpu]->open[lg2] == &world->engine.none);
+}
+
+/*
+ * A drain closes the CPUs' open blocks: their free pages are available again. Another CPU keeps
+ * the block that has its local pages, until it is off-line.
+ */
 static void check_drain(struct world *world, const struct xs_policy *policy)
 {
+	bool is_block = policy->placement == XS_PLACE_BLOCK;
 	struct mapping mapping;
 
-	(void)policy;
 	for (u32 cpu = 0; cpu < 2; cpu++) {
 		test_be_cpu(cpu);
 		mapping = map(world, 1, MEMORY_COUNTED);
@@ -1489,10 +1500,11 @@ static void check_drain(struct world *world, const struct xs_policy *policy)
 	}
 	test_be_cpu(0);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
-	for (u32 cpu = 0; cpu < 2; cpu++)
-		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
-			CHECK(world->engine.cpus[cpu]->open[lg2] ==
-			      &world->engine.none);
+	check_closed(world, 0, 0);
+	check_closed(world, 1, is_block);
+	CHECK((world->engine.cpus[1]->open[0] == &world->engine.none) == !is_block);
+	xs_engine_retire_cpu(&world->engine, 1);
+	check_closed(world, 1, 0);
 }
 
 static void drain(void)

@@ -3,7 +3,7 @@
  * The pages of a block: handed out singly or as contiguous ranges, and freed in any order.
  *
  * A page is in one of three states: free in the block; owned by a mapping, until its flush; or
- * owned by a CPU (in a magazine, or in a driver's block). The word `free` alone decides: the
+ * owned by a CPU (in a magazine, among the CPU's local pages, or in a driver's block). The word `free` alone decides: the
  * call that clears a bit owns the page, the owner may set the bit, and the call that changes
  * the word from all bits to 0 has claimed the block. No other word decides, so there is nothing
  * to lock.

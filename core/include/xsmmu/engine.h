@@ -91,6 +91,11 @@ struct xs_unflushed {
 
 /**
  * struct xs_cpu - one CPU's part of an engine
+ * @local_busy: a map of this CPU takes one of the @local pages. A map that has interrupted that map
+ *   leaves @local and the first of @open as they are.
+ * @local: local pages of this CPU: free pages that the CPU has taken from the first of @open, for
+ *   maps of single pages without a locked operation. The first of @open changes only while there
+ *   are none.
  * @open: blocks from which this CPU allocates pages, by size; the engine's @none, which has no
  *   free page, if no block is open. This CPU reads @open without the lock.
  * @batch: see batch.h
@@ -106,6 +111,8 @@ struct xs_unflushed {
  * @partial: this CPU's partial list, which has a lock of its own
  */
 struct xs_cpu {
+	bool local_busy;
+	u64 local;
 	struct xs_block *open[XS_SIZES];
 	struct xs_batch batch;
 	xs_lock_t lock XS_CACHE_LINE;
@@ -121,13 +128,14 @@ struct xs_cpu {
 
 /*
  * Permissions of the common maps and unmaps of a single page, which look at nothing else of
- * the policy. HOLDS: a map writes down how the page can be held. HELD: an ordinary unmap holds
+ * the policy. LOCAL: a map takes one of the CPU's local pages. HOLDS: a map writes down how the page can be held. HELD: an ordinary unmap holds
  * the page and is deferred. PROMISE: an unmap by a batch-aware driver is deferred without
  * holding the page.
  */
 #define XS_MODE_HOLDS	1u
 #define XS_MODE_HELD	2u
 #define XS_MODE_PROMISE	4u
+#define XS_MODE_LOCAL	8u
 
 /**
  * struct xs_tears - torn mappings (tear.h)
@@ -559,7 +567,8 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu);
 /**
  * xs_engine_flush - flush the batches of all CPUs
  * @engine: engine
- * @cause: flush point to count. XS_FLUSH_DRAIN also closes open blocks.
+ * @cause: flush point to count. XS_FLUSH_DRAIN also closes open blocks, but for those of which
+ *   another CPU has local pages.
  *
  * On return every unmap that any CPU had deferred before the call is flushed.
  *

@@ -13,6 +13,11 @@
  * for a CPU that has stopped mapping, and a constant for each CPU. As long as there are few
  * holes, mappings that are neighbours in time are neighbours in IOVA.
  *
+ * A CPU takes all free pages of its open block for single pages at once: its local pages. Maps take
+ * one of them without the CPU's lock and without a locked operation, as SLUB allocates from
+ * its CPU's freelist. Pages come back to the block, by any CPU, and are local pages again when the
+ * CPU has no others.
+ *
  * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks found
  * in the same way. An order-n range is an aligned power of two of pages; pages of the range
  * that a mapping does not need go back to the block.
@@ -109,9 +114,23 @@ void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask);
 
 /**
+ * xs_place_back_local - give a CPU's local pages back to their block
+ * @engine: engine
+ * @cpu: the running CPU; or a CPU on which no map uses XS_MODE_LOCAL
+ *
+ * Does nothing in an interrupt of a map that takes a local page.
+ *
+ * Context: CPU's lock.
+ */
+void xs_place_back_local(struct xs_engine *engine, struct xs_cpu *cpu);
+
+/**
  * xs_place_close - close all open blocks of a CPU
  * @engine: engine
  * @cpu: CPU
+ *
+ * The running CPU gives its local pages back first. Another CPU keeps its local pages, and the block
+ * that they are of stays open.
  *
  * Context: CPU's lock.
  */
@@ -122,7 +141,8 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
  * @engine: engine
  * @cpu: CPU
  *
- * Ranges go to the depots; the caller drains the depots next.
+ * Ranges go to the depots; the caller drains the depots next. Local pages as by xs_place_close():
+ * another CPU keeps at most XS_BLOCK_PAGES.
  *
  * Context: CPU's lock.
  */

@@ -90,8 +90,9 @@ static void begin_reuse(void)
 	world_begin("fused");
 	known = world_map_page(0);
 	open = engine.cpus[0]->open[0];
-	engine.cpus[1]->open[0] = open;
+	world_open(1, open);
 	/* All other pages are in use, as if mapped. */
+	engine.cpus[0]->local = 0;
 	xs_a64_swap(&open->free, 0);
 }
 
@@ -117,6 +118,42 @@ static void all_gone(void)
 static const struct ex_program reuse = {
 	.name = "slot_reuse", .setup = begin_reuse,
 	.threads = { unmap_now, map_and_unmap }, .finish = all_gone
+};
+
+/* The same with two pages, which are taken from the block itself. */
+static void begin_reuse_two(void)
+{
+	struct xs_block *open;
+
+	begin(2);
+	known = xs_engine_map(&engine, 0, 2, 3, ~0ULL);
+	open = engine.cpus[0]->open[1];
+	engine.cpus[1]->open[1] = open;
+	xs_a64_swap(&open->free, 0);
+}
+
+static void unmap_two_now(void)
+{
+	ex_assert(xs_engine_unmap(&engine, known, 2, true));
+}
+
+static void map_and_unmap_two(void)
+{
+	u64 iova = xs_engine_map(&engine, 2 * XS_PAGE_BYTES, 2, 3, ~0ULL);
+
+	ex_assert(iova && xs_engine_unmap(&engine, iova, 2, true));
+}
+
+static void two_gone(void)
+{
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
+	for (u32 i = 0; i < 4; i++)
+		ex_assert(world_is_gone(i));
+}
+
+static const struct ex_program reuse_two = {
+	.name = "slot_reuse_two", .setup = begin_reuse_two,
+	.threads = { unmap_two_now, map_and_unmap_two }, .finish = two_gone
 };
 
 /*
@@ -318,7 +355,10 @@ static u64 map_list(void)
 static void begin_list(u32 pages_)
 {
 	begin(pages_);
+	/* Without local pages, the list's first page is the block's first free page, again and again. */
+	world_back_local(0);
 	known = map_list();
+	world_back_local(0);
 }
 
 static void begin_list_one(void)
@@ -442,7 +482,7 @@ static const struct ex_program torn_stuck = {
 };
 
 const struct ex_program *const slot_programs[] = {
-	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
+	&one, &many, &many_wrong, &reuse, &reuse_two, &many_again, &many_between, &same_own,
 	&own_again, &same_many, &same_run, &list_one, &list_many, &list_run, &torn, &torn_mend,
 	&torn_stuck, NULL
 };

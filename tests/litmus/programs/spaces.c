@@ -208,8 +208,7 @@ static const struct ex_program trims_one = {
 static void begin_trim_open(void)
 {
 	begin_trim();
-	engine.cpus[1]->open[0] =
-		xs_space_block(&engine.space, iova >> XS_PAGE_LG2);
+	world_open(1, xs_space_block(&engine.space, iova >> XS_PAGE_LG2));
 }
 
 static const struct ex_program trims_open = {

@@ -95,7 +95,7 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 	xs_assert_locked(&cpu->lock);
 	if (cpu->id == xs_cpu_id())
 		xs_place_back_local(engine, cpu);
-	/* Another CPU's maps take local pages without the lock, but get new ones with the lock only. */
+	/* Another CPU takes its local pages without the lock, but needs the lock for new ones. */
 	for (u32 lg2 = xs_load(&cpu->local) != 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_block *block = cpu->open[lg2];
 

@@ -104,7 +104,7 @@ static void check_reading(const struct sim_reading *reading)
 /*
  * Maps of all sizes were tried and have failed. The engine may leave unused only remainders of
  * blocks: less than a quarter of a block that is too small to be searched, and less than half
- * of each mapping's order-n range; and one block for each of the @others, CPUs that keep local pages.
+ * of each mapping's order-n range; and one block for each of @others, CPUs that keep local pages.
  */
 static void check_full(u32 others)
 {

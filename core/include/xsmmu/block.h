@@ -3,10 +3,10 @@
  * The pages of a block: handed out singly or as contiguous ranges, and freed in any order.
  *
  * A page is in one of three states: free in the block; owned by a mapping, until its flush; or
- * owned by a CPU (in a magazine, among the CPU's local pages, or in a driver's block). The word `free` alone decides: the
- * call that clears a bit owns the page, the owner may set the bit, and the call that changes
- * the word from all bits to 0 has claimed the block. No other word decides, so there is nothing
- * to lock.
+ * owned by a CPU (in a magazine, among the CPU's local pages, or in a driver's block). The word
+ * `free` alone decides: the call that clears a bit owns the page, the owner may set the bit, and
+ * the call that changes the word from all bits to 0 has claimed the block. No other word decides,
+ * so there is nothing to lock.
  *
  * The source of the next pages is a hint, and may be wrong without harm. A block is *open*
  * while a CPU hands out its pages; *listed* if many pages are free and no CPU has the block

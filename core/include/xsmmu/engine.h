@@ -128,9 +128,9 @@ struct xs_cpu {
 
 /*
  * Permissions of the common maps and unmaps of a single page, which look at nothing else of
- * the policy. LOCAL: a map takes one of the CPU's local pages. HOLDS: a map writes down how the page can be held. HELD: an ordinary unmap holds
- * the page and is deferred. PROMISE: an unmap by a batch-aware driver is deferred without
- * holding the page.
+ * the policy. LOCAL: a map takes one of the CPU's local pages. HOLDS: a map writes down how the
+ * page can be held. HELD: an ordinary unmap holds the page and is deferred. PROMISE: an unmap by a
+ * batch-aware driver is deferred without holding the page.
  */
 #define XS_MODE_HOLDS	1u
 #define XS_MODE_HELD	2u

@@ -129,8 +129,8 @@ void xs_place_back_local(struct xs_engine *engine, struct xs_cpu *cpu);
  * @engine: engine
  * @cpu: CPU
  *
- * The running CPU gives its local pages back first. Another CPU keeps its local pages, and the block
- * that they are of stays open.
+ * The running CPU gives its local pages back first. Another CPU keeps its local pages, and their
+ * block stays open.
  *
  * Context: CPU's lock.
  */

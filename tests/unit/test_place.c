@@ -575,6 +575,7 @@ static void check_changed(const struct xs_policy *from, const struct xs_policy *
 	world_set_policy(world, to, &tuning);
 	if (from->placement != to->placement)
 		CHECK(!world->engine.space.taken);
+	CHECK(!(world->engine.mode & XS_MODE_LOCAL) == (to->placement != XS_PLACE_BLOCK));
 	world_end(world);
 }
 
@@ -1193,6 +1194,25 @@ static void check_trim_open(u32 lg2)
 	world_end(world);
 }
 
+/* A CPU's local pages may be the last pages of a block that another CPU has closed. */
+static void local_shared(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, 2, LOW);
+	struct xs_engine *engine = &world->engine;
+	struct mapping mapping = map(world, 1, LAST);
+	struct xs_block *block = block_at(world, mapping.iova);
+
+	CHECK(engine->cpus[0]->open[0] == block && engine->cpus[0]->local);
+	/* Simulates the result of an interleaving: CPU 1 has the block open, too. */
+	engine->cpus[1]->open[0] = block;
+	xs_engine_retire_cpu(engine, 1);
+	driver_unmap(world, &mapping, true);
+	CHECK(!block->open && engine->space.taken == 1);
+	xs_engine_retire_cpu(engine, 0);
+	CHECK(!engine->space.taken);
+	world_end(world);
+}
+
 static void trim_open(void)
 {
 	for (u32 lg2 = 0; lg2 < XS_SIZES && !test_failed(); lg2++)
@@ -1456,6 +1476,7 @@ const struct test place_tests[] = {
 	{ "place_low_once", low_once },
 	{ "place_limits", limits },
 	{ "place_far", far },
+	{ "place_local_shared", local_shared },
 	{ "place_trim", trim },
 	{ "place_trim_many", trim_many },
 	{ "place_trim_open", trim_open },

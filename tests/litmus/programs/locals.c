@@ -3,9 +3,16 @@
  * The local pages of CPU 0: a task and an interrupt map while another CPU closes blocks or changes
  * the placement. No page is mapped twice, and none is lost.
  */
+#include <xsmmu/block.h>
+#include <xsmmu/flush.h>
+#include <xsmmu/place.h>
+
 #include "programs.h"
 
 #define FIRST	4	/* local page */
+
+static struct xs_block *full;
+static u64 used;	/* pages of the block */
 
 /* CPU 0 has @count local pages; all others are free in the block. */
 static void begin(u32 count)
@@ -32,6 +39,28 @@ static void begin_two(void)
 	begin(2);
 }
 
+/* All other pages of the block are in use, as if mapped: after one map, a map opens another block. */
+static void begin_last(void)
+{
+	begin(1);
+	full = engine.cpus[0]->open[0];
+	used = xs_a64_swap(&full->free, 0);
+}
+
+/*
+ * A change to block placement is under way, and CPU 0 has local pages from a map under the new
+ * policy. A change that begins anew has fewer states than one with such a map.
+ */
+static void begin_changing(void)
+{
+	struct xs_policy *row = &engine.rows[0];
+
+	begin(2);
+	ex_assert(engine.policy == row);
+	row->placement = XS_PLACE_PAGE;
+	engine.mode &= ~XS_MODE_LOCAL;
+}
+
 static void map0(void)
 {
 	world_map_page(0);
@@ -46,6 +75,26 @@ static void map1(void)
 static void map2(void)
 {
 	world_map_page(2);
+}
+
+/* Not at a page of the block that is in use. */
+static void map_unused(u32 phys)
+{
+	u64 iova = world_map_page(phys);
+
+	ex_assert(iova - full->iova >= XS_BLOCK_BYTES ||
+		  !(used & xs_block_mask(iova >> XS_PAGE_LG2, 1)));
+}
+
+static void map0_unused(void)
+{
+	map_unused(0);
+}
+
+static void map_twice_unused(void)
+{
+	map_unused(1);
+	map_unused(2);
 }
 
 static void drain(void)
@@ -81,11 +130,26 @@ static void set_twice(void)
 	set("fused");
 }
 
+static void set_fused(void)
+{
+	set("fused");
+}
+
 static void two(void)
 {
 	world_check(2);
 }
 
+/* The pages that were in use come back first. */
+static void three(void)
+{
+	struct xs_cpu *cpu = engine.cpus[0];
+	xs_flags_t flags = xs_cpu_lock_any(cpu);
+
+	xs_place_back_block(&engine, cpu, full, used);
+	xs_cpu_unlock_any(cpu, flags);
+	world_check(3);
+}
 
 static void one_without_local(void)
 {
@@ -106,6 +170,12 @@ static const struct ex_program interrupt = {
 static const struct ex_program interrupt_last = {
 	.name = "local_interrupt_last", .setup = begin_one, .threads = { map0 },
 	.interrupts = { map1 }, .finish = two,
+	.dependencies = world_dependencies
+};
+/* The interrupt takes the last local page, and opens another block. */
+static const struct ex_program interrupt_opens = {
+	.name = "local_interrupt_opens", .setup = begin_last, .threads = { map0_unused },
+	.interrupts = { map_twice_unused }, .finish = three,
 	.dependencies = world_dependencies
 };
 static const struct ex_program interrupt_drain = {
@@ -133,7 +203,12 @@ static const struct ex_program moves_twice = {
 	.finish = one,
 	.dependencies = world_dependencies
 };
+static const struct ex_program moves_to_blocks = {
+	.name = "local_moves_to_blocks", .setup = begin_changing, .threads = { map0, set_fused },
+	.finish = one,
+	.dependencies = world_dependencies
+};
 const struct ex_program *const local_programs[] = {
-	&interrupt, &interrupt_last, &interrupt_drain, &closes, &closes_and_maps, &moves,
-	&moves_twice, NULL
+	&interrupt, &interrupt_last, &interrupt_opens, &interrupt_drain, &closes,
+	&closes_and_maps, &moves, &moves_twice, &moves_to_blocks, NULL
 };

@@ -263,9 +263,12 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 	u32 lg2 = xs_lg2_ceil(pages);
 	struct xs_block *open = cpu->open[lg2], *block;
 	bool low = !xs_block_is_below(open, last);
-	/* False too if this map has interrupted a map that takes a local page. */
-	bool is_local = pages == 1 && !cpu->local_busy;
-	bool stays_open = !low && (pages > 1 || is_local);
+	/*
+	 * A map that has interrupted xs_take_local() leaves local pages alone. CPUs keep no
+	 * blocks of the small space that a device with a mask of less than 32 bits has.
+	 */
+	bool is_local = pages == 1 && !cpu->local_busy && last >= XS_LOW_LAST;
+	bool stays_open = !low && (pages > 1 || is_local || !(cpu->local_busy || cpu->local));
 	struct xs_search search = xs_search_of(lg2, last, low);
 	u64 iova = 0;
 
@@ -274,7 +277,8 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		bool opens = stays_open && !block->reserved_low;
 
-		iova = opens && is_local ? xs_place_local(cpu, block) : xs_block_take(block, pages);
+		iova = opens && is_local ? xs_place_local(cpu, block) :
+					   xs_block_take(block, pages);
 		if (iova && opens) {
 			xs_store(&cpu->open[lg2], block);
 			block = open;

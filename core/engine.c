@@ -182,7 +182,10 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));
 }
 
-/* Gives all cached IOVAs of a CPU back to their blocks; local pages only if no map takes them. */
+/*
+ * Drains what a CPU caches. @is_local_unused: no map uses XS_MODE_LOCAL, so the local pages are
+ * given back, too.
+ */
 static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu, bool is_local_unused)
 {
 	xs_flags_t flags = xs_cpu_lock_any(cpu);
@@ -193,7 +196,7 @@ static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu, bool is_l
 	xs_cpu_unlock_any(cpu, flags);
 }
 
-/* Gives all cached IOVAs of CPUs and depots back to their blocks; local pages as above. */
+/* Gives all cached IOVAs of CPUs and depots back to their blocks; see xs_cpu_drain(). */
 static void xs_engine_drain_caches(struct xs_engine *engine, bool is_local_unused)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++)
@@ -230,7 +233,10 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	 */
 	if (moves)
 		xs_engine_drain_caches(engine, !(mode & XS_MODE_LOCAL));
-	/* Since an earlier change took a CPU's local pages, each CPU has left a call: quiesce(). */
+	/*
+	 * A map reads @local without the lock. Because of quiesce() in xs_engine_settle(), a map
+	 * that sees XS_MODE_LOCAL from here on also sees that an earlier change took the pages.
+	 */
 	xs_store(&engine->mode, mode);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }

@@ -160,9 +160,10 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 
 /*
  * Takes one of this CPU's local pages, up to @last, without the CPU's lock. Returns the IOVA and
- * the page's @block, or 0. Only interrupts of this CPU can come between, and a map in an interrupt
- * returns before this call goes on; after the store to @local_busy, it changes no word that this
- * call reads.
+ * the page's @block, or 0. Only maps in interrupts of this CPU can come between: one before the
+ * store to @local_busy has returned by the time of the loads, and one after it leaves @local and
+ * the first of @open as they are. Another CPU changes the first of @open only if it reads @local
+ * as 0; the load of @open stays before the store to @local, which depends on the block's address.
  */
 static xs_inline u64 xs_take_local(struct xs_cpu *cpu, u64 last, struct xs_block **block)
 {

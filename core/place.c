@@ -95,7 +95,7 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 	xs_assert_locked(&cpu->lock);
 	if (cpu->id == xs_cpu_id())
 		xs_place_back_local(engine, cpu);
-	/* Another CPU takes its local pages without the lock, but needs the lock for new ones. */
+	/* @cpu may take its last local page meanwhile, but needs the lock for new ones. */
 	for (u32 lg2 = xs_load(&cpu->local) != 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_block *block = cpu->open[lg2];
 
@@ -244,13 +244,16 @@ static bool xs_block_is_below(const struct xs_block *block, u64 last)
 }
 
 /*
- * Takes one of the CPU's local pages, which are those of @block if there are any. Without local
- * pages, all free pages of @block become local. Returns the IOVA, or 0.
+ * Takes one of the CPU's local pages. The CPU's local pages are pages of @block, or there are none:
+ * then all free pages of @block become local. Returns the IOVA, or 0.
  */
 static u64 xs_place_local(struct xs_cpu *cpu, struct xs_block *block)
 {
-	u64 local = cpu->local ? cpu->local : xs_block_take_all(block);
+	u64 local = cpu->local;
 
+	/* The read first: all CPUs share the block that never has a free page. */
+	if (!local && xs_a64_read(&block->free))
+		local = xs_block_take_all(block);
 	if (!local)
 		return 0;
 	xs_store(&cpu->local, local & (local - 1));
@@ -264,11 +267,11 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 	struct xs_block *open = cpu->open[lg2], *block;
 	bool low = !xs_block_is_below(open, last);
 	/*
-	 * A map that has interrupted xs_take_local() leaves local pages alone. CPUs keep no
-	 * blocks of the small space that a device with a mask of less than 32 bits has.
+	 * A map that has interrupted xs_take_local() takes its page from a block. So does a map
+	 * for a mask of less than 32 bits: idle CPUs would keep blocks of a small space.
 	 */
 	bool is_local = pages == 1 && !cpu->local_busy && last >= XS_LOW_LAST;
-	bool stays_open = !low && (pages > 1 || is_local || !(cpu->local_busy || cpu->local));
+	bool stays_open = !low && (pages > 1 || !(cpu->local_busy || cpu->local));
 	struct xs_search search = xs_search_of(lg2, last, low);
 	u64 iova = 0;
 

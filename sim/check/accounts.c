@@ -113,8 +113,11 @@ static void check_full(u32 others)
 
 		for (u32 i = 0; i < BLOCK_PAGES; i++)
 			free += shadow.pages[block * BLOCK_PAGES + i].state == SHADOW_FREE;
-		if (free >= 3 * BLOCK_PAGES / 4 && !others--)
+		if (free < 3 * BLOCK_PAGES / 4)
+			continue;
+		if (!others)
 			sim_fail("accounts", "%u pages of block %u are free, and not handed out", free, block);
+		others--;
 	}
 }
 

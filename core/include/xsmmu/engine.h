@@ -95,7 +95,8 @@ struct xs_unflushed {
  *   leaves @local and the first of @open as they are.
  * @local: local pages of this CPU: free pages that the CPU has taken from the first of @open, for
  *   maps of single pages without a locked operation. The first of @open changes only while there
- *   are none.
+ *   are none. Written by this CPU, under @lock or while @local_busy is set; by another CPU only
+ *   under @lock while no map of this CPU uses XS_MODE_LOCAL.
  * @open: blocks from which this CPU allocates pages, by size; the engine's @none, which has no
  *   free page, if no block is open. This CPU reads @open without the lock.
  * @batch: see batch.h
@@ -154,7 +155,8 @@ struct xs_tears {
  * @policy: policy in force, an element of @rows. Written by xs_engine_set(), read without a
  *   lock.
  * @mode: XS_MODE_* of the policy, for the fast paths. Written after @policy: until xs_engine_set()
- *   returns, a call may see one of the two old and the other new.
+ *   returns, a call may see one of the two old and the other new. XS_MODE_LOCAL is clear while the
+ *   placement changes.
  * @tuning: tunables that the policy's row does not have. Written by xs_engine_set(), read
  *   without a lock.
  * @remembers: as in the configuration
@@ -579,7 +581,7 @@ void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause);
 /**
  * xs_engine_retire_cpu - a CPU has gone offline
  * @engine: engine
- * @cpu: the CPU; the call may run on any CPU
+ * @cpu: the CPU, on which no other call runs; this call may run on any CPU
  *
  * Flushes the CPU's batch, closes the CPU's open blocks, and gives back the IOVAs that the CPU
  * and the depots cached.

@@ -14,8 +14,8 @@
  * holes, mappings that are neighbours in time are neighbours in IOVA.
  *
  * A CPU takes all free pages of its open block for single pages at once: its local pages. Maps take
- * one of them without the CPU's lock and without a locked operation, as SLUB allocates from
- * its CPU's freelist. Pages come back to the block, by any CPU, and are local pages again when the
+ * one of them without the CPU's lock and without a locked operation, guarded by a flag as by
+ * local_trylock(). Pages come back to the block, by any CPU, and are local pages again when the
  * CPU has no others.
  *
  * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks found
@@ -141,8 +141,8 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
  * @engine: engine
  * @cpu: CPU
  *
- * Ranges go to the depots; the caller drains the depots next. Local pages as by xs_place_close():
- * another CPU keeps at most XS_BLOCK_PAGES.
+ * Ranges go to the depots; the caller drains the depots next. If @cpu is not the
+ * running CPU, @cpu keeps its local pages and their block.
  *
  * Context: CPU's lock.
  */

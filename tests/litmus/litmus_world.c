@@ -378,6 +378,15 @@ void world_begin(const char *policy)
 		engine.cpus[cpu]->batch.armed = false;
 }
 
+void world_set(const char *name)
+{
+	const struct xs_policy *policy = xs_policy_find(name);
+	struct xs_tuning tuning = xs_tuning_default(policy);
+
+	tuning.batch_pages = XS_BATCH_RECORDS;
+	xs_engine_set(&engine, policy, &tuning);
+}
+
 void world_back_local(u32 cpu)
 {
 	xs_flags_t flags = xs_cpu_lock_any(engine.cpus[cpu]);

@@ -27,6 +27,9 @@ u64 path_map_one(u64 phys);
 void path_unmap_one(u64 iova);
 void path_unmap_one_deferred(u64 iova);
 
+/* Change to the policy @name. */
+void world_set(const char *name);
+
 /* Give a CPU's local pages back. Let a CPU have another block open for single pages. */
 void world_back_local(u32 cpu);
 void world_open(u32 cpu, struct xs_block *block);

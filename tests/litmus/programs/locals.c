@@ -109,30 +109,21 @@ static void drain_and_map(void)
 	map1();
 }
 
-static void set(const char *name)
-{
-	const struct xs_policy *policy = xs_policy_find(name);
-	struct xs_tuning tuning = xs_tuning_default(policy);
-
-	tuning.batch_pages = XS_BATCH_RECORDS;
-	xs_engine_set(&engine, policy, &tuning);
-}
-
 /* The placement changes, and the caches of all CPUs are drained. */
 static void set_xsmmu(void)
 {
-	set("xsmmu");
+	world_set("xsmmu");
 }
 
 static void set_twice(void)
 {
-	set("xsmmu");
-	set("fused");
+	world_set("xsmmu");
+	world_set("fused");
 }
 
 static void set_fused(void)
 {
-	set("fused");
+	world_set("fused");
 }
 
 static void two(void)

@@ -52,29 +52,20 @@ static void unmap_promised(void)
 	ex_assert(world_is_gone(0));
 }
 
-static void set(const char *name)
-{
-	const struct xs_policy *policy = xs_policy_find(name);
-	struct xs_tuning tuning = xs_tuning_default(policy);
-
-	tuning.batch_pages = XS_BATCH_RECORDS;
-	xs_engine_set(&engine, policy, &tuning);
-}
-
 static void set_strict(void)
 {
-	set("strict");
+	world_set("strict");
 }
 
 static void set_xsmmu(void)
 {
-	set("xsmmu");
+	world_set("xsmmu");
 }
 
 static void set_twice(void)
 {
-	set("strict");
-	set("fused");
+	world_set("strict");
+	world_set("fused");
 }
 
 static void nothing_deferred(void)

@@ -355,7 +355,7 @@ static u64 map_list(void)
 static void begin_list(u32 pages_)
 {
 	begin(pages_);
-	/* Without local pages, the list's first page is the block's first free page, again and again. */
+	/* Without local pages, the list begins at the block's first free page, each time. */
 	world_back_local(0);
 	known = map_list();
 	world_back_local(0);

@@ -1207,7 +1207,7 @@ static void local_shared(void)
 	engine->cpus[1]->open[0] = block;
 	xs_engine_retire_cpu(engine, 1);
 	driver_unmap(world, &mapping, true);
-	CHECK(!block->open && engine->space.taken == 1);
+	CHECK(!xs_a64_read(&block->open) && engine->space.taken == 1);
 	xs_engine_retire_cpu(engine, 0);
 	CHECK(!engine->space.taken);
 	world_end(world);

@@ -20,7 +20,7 @@ void probe_store(u64 *word)
 	*word = 1;
 }
 
-bool probe_swap(u64 *word)
+bool probe_swap(xs_atomic64_t *word)
 {
 	u64 old = 0;
 

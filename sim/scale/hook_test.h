@@ -13,7 +13,7 @@ struct probe_two {
 void probe_bump(u64 *word);
 u64 probe_load(const u64 *word);
 void probe_store(u64 *word);
-bool probe_swap(u64 *word);
+bool probe_swap(xs_atomic64_t *word);
 void probe_copy(struct probe_two *to, const struct probe_two *from);
 
 #endif

@@ -24,7 +24,7 @@ static void access_line(char kind, u8 *at)
 	else if (kind == 's')
 		probe_store(word);
 	else if (kind == 'x')
-		probe_swap(word);
+		probe_swap((xs_atomic64_t *)at);
 	else if (kind == 'c')
 		probe_copy((struct probe_two *)(at + 2 * LINE_BYTES), (struct probe_two *)at);
 	else

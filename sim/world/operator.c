@@ -219,7 +219,7 @@ static void look_at_lists(void)
 			const struct xs_block *block = partial->blocks[list];
 
 			for (u32 i = 0; i < partial->listed[list]; i++, block = block->next)
-				open += block->open != 0;
+				open += block->open.word != 0;
 		}
 		sim_event(EV_LISTED, cpu, 0, open, 0, 0);
 	}

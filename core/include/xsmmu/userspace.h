@@ -39,7 +39,10 @@ typedef int64_t s64;
 #define xs_ctz(x)	((u32)__builtin_ctzll(x))
 #define xs_log2(x)	(63 - (u32)__builtin_clzll(x))
 
-typedef u64 xs_atomic64_t;
+/* A struct, as in Linux, so that no program reads it as a number. */
+typedef struct {
+	u64 word;
+} xs_atomic64_t;
 
 #ifndef XS_OWN_ATOMICS
 #ifndef xs_point
@@ -66,20 +69,20 @@ typedef u64 xs_atomic64_t;
 				    order, __ATOMIC_RELAXED);	\
 })
 
-#define xs_a64_read(a)		xs_load_as(a, __ATOMIC_RELAXED)
-#define xs_a64_set(a, v)	xs_store_as(a, v, __ATOMIC_RELAXED)
-#define xs_a64_set_release(a, v)	xs_store_as(a, v, __ATOMIC_RELEASE)
-#define xs_a64_or(a, v)		xs_rmw_as(fetch_or, a, v, __ATOMIC_SEQ_CST)
-#define xs_a64_andnot(a, v)	xs_rmw_as(fetch_and, a, ~(u64)(v), __ATOMIC_SEQ_CST)
-#define xs_a64_swap(a, v)	xs_rmw_as(exchange_n, a, v, __ATOMIC_SEQ_CST)
-#define xs_a64_try(a, old, v)	xs_try_as(a, old, v, __ATOMIC_SEQ_CST)
-#define xs_a64_or_relaxed(a, v)	xs_rmw_as(fetch_or, a, v, __ATOMIC_RELAXED)
+#define xs_a64_read(a)		xs_load_as(&(a)->word, __ATOMIC_RELAXED)
+#define xs_a64_set(a, v)	xs_store_as(&(a)->word, v, __ATOMIC_RELAXED)
+#define xs_a64_set_release(a, v)	xs_store_as(&(a)->word, v, __ATOMIC_RELEASE)
+#define xs_a64_or(a, v)		xs_rmw_as(fetch_or, &(a)->word, v, __ATOMIC_SEQ_CST)
+#define xs_a64_andnot(a, v)	xs_rmw_as(fetch_and, &(a)->word, ~(u64)(v), __ATOMIC_SEQ_CST)
+#define xs_a64_swap(a, v)	xs_rmw_as(exchange_n, &(a)->word, v, __ATOMIC_SEQ_CST)
+#define xs_a64_try(a, old, v)	xs_try_as(&(a)->word, old, v, __ATOMIC_SEQ_CST)
+#define xs_a64_or_relaxed(a, v)	xs_rmw_as(fetch_or, &(a)->word, v, __ATOMIC_RELAXED)
 #define xs_a64_andnot_relaxed(a, v) \
-	xs_rmw_as(fetch_and, a, ~(u64)(v), __ATOMIC_RELAXED)
-#define xs_a64_swap_relaxed(a, v)	xs_rmw_as(exchange_n, a, v, __ATOMIC_RELAXED)
-#define xs_a64_swap_release(a, v)	xs_rmw_as(exchange_n, a, v, __ATOMIC_RELEASE)
-#define xs_a64_try_relaxed(a, old, v)	xs_try_as(a, old, v, __ATOMIC_RELAXED)
-#define xs_a64_try_acquire(a, old, v)	xs_try_as(a, old, v, __ATOMIC_ACQUIRE)
+	xs_rmw_as(fetch_and, &(a)->word, ~(u64)(v), __ATOMIC_RELAXED)
+#define xs_a64_swap_relaxed(a, v)	xs_rmw_as(exchange_n, &(a)->word, v, __ATOMIC_RELAXED)
+#define xs_a64_swap_release(a, v)	xs_rmw_as(exchange_n, &(a)->word, v, __ATOMIC_RELEASE)
+#define xs_a64_try_relaxed(a, old, v)	xs_try_as(&(a)->word, old, v, __ATOMIC_RELAXED)
+#define xs_a64_try_acquire(a, old, v)	xs_try_as(&(a)->word, old, v, __ATOMIC_ACQUIRE)
 #ifndef xs_a64_try_local
 #define xs_a64_try_local(a, old, v)	xs_a64_try_relaxed(a, old, v)
 #endif

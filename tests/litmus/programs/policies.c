@@ -91,7 +91,7 @@ static void held(void)
 {
 	struct xs_batch *batch = &engine.cpus[0]->batch;
 
-	for (u64 at = batch->tail; at < batch->head; at++)
+	for (u64 at = batch->tail; at < batch->head.word; at++)
 		ex_assert(xs_ref_can_be_held(xs_batch_record(batch, at)->ref));
 	world_check(PAGES - 2);
 }

@@ -17,6 +17,7 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything
 from tests.python.fake_network import Network
 
 from xsmmu import disks, essential, native, output
+from xsmmu.errors import UserError
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.setup import host
 
@@ -36,10 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure prints the line that repeats the test, on any machine."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure prints the line that repeats the test, on any machine, and a program's last lines."""
     report = yield
     if report.failed:
+        if call.excinfo is not None and isinstance(call.excinfo.value, UserError) and call.excinfo.value.lines:
+            report.sections.append(("output", "\n".join(call.excinfo.value.lines)))
         words = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
         targets = {"planted": "mutants", "long": "test-long"}
         target = next((targets[mark.name] for mark in item.iter_markers() if mark.name in targets), "test")

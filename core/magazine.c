@@ -218,6 +218,15 @@ u32 xs_depot_drain(struct xs_depot *depot, u32 most,
 	return most;
 }
 
+bool xs_depot_is_over(struct xs_depot *depot)
+{
+	xs_flags_t flags = xs_lock_irqsave(&depot->lock);
+	bool over = depot->full.count > depot->full_max;
+
+	xs_unlock_irqrestore(&depot->lock, flags);
+	return over;
+}
+
 static u64 xs_magazines_items(const struct xs_magazines *list)
 {
 	u64 items = 0;

@@ -430,12 +430,28 @@ void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu)
 
 bool xs_place_drain_depots(struct xs_engine *engine, u32 most)
 {
-	for (u32 lg2 = 0; lg2 < XS_SIZES && most; lg2++) {
-		struct xs_range_context context = { engine, 0, 1u << lg2 };
+	u32 lg2 = xs_load(&engine->drained);
 
+	/* From the next depot on, so that no size's traffic uses up each map's work. */
+	for (u32 i = 0; i < XS_SIZES && most; i++) {
+		struct xs_range_context context = { engine, 0, 0 };
+
+		lg2 = lg2 + 1 < XS_SIZES ? lg2 + 1 : 0;
+		context.pages = 1u << lg2;
 		most -= xs_depot_drain(&engine->depots[lg2], most, xs_range_back, &context);
 	}
+	xs_store(&engine->drained, lg2);
 	return most;
+}
+
+/* True if a depot has more magazines than it takes from CPUs that are not drained. */
+static bool xs_depots_are_over(struct xs_engine *engine)
+{
+	bool over = false;
+
+	for (u32 lg2 = 0; lg2 < XS_SIZES && !over; lg2++)
+		over = xs_depot_is_over(&engine->depots[lg2]);
+	return over;
 }
 
 /* True if a reclaim round may begin: none began a moment ago. */
@@ -450,9 +466,25 @@ static bool xs_reclaim_begin(struct xs_engine *engine)
 }
 
 /*
- * Ends a round that has visited all CPUs and emptied the depots. So what CPUs keep goes to the
- * depots once, and not again before it has gone to the blocks.
+ * CPU at which a round at @at continues, or begins anew; the number of CPUs: at no CPU. A round
+ * that has visited all CPUs goes on until the depots are empty. Then, or after XS_RECLAIM_NS if the
+ * depots have no more than their own magazines, which traffic may keep there for ever, the next
+ * round may begin. So what CPUs keep goes to the depots once, and not again before it has gone
+ * to the blocks. Returns false if no round is in progress and none may begin.
  */
+static bool xs_reclaim_next(struct xs_engine *engine, u64 *at)
+{
+	bool all = *at == engine->cpu_count;
+
+	if ((*at && !all) || (all && xs_depots_are_over(engine)))
+		return true;
+	if (!xs_reclaim_begin(engine))
+		return all;
+	*at = 0;
+	return true;
+}
+
+/* Ends a round that has visited all CPUs and emptied the depots. */
 static void xs_reclaim_end(struct xs_engine *engine)
 {
 	u64 all = engine->cpu_count;
@@ -468,14 +500,15 @@ static void xs_reclaim_end(struct xs_engine *engine)
  */
 static bool xs_reclaim(struct xs_engine *engine)
 {
-	u64 at = xs_a64_read(&engine->reclaim_at);
-	u64 end = at + XS_RECLAIM_CPUS;
+	u64 was = xs_a64_read(&engine->reclaim_at);
+	u64 at = was, end;
 
-	if (!at && !xs_reclaim_begin(engine))
+	if (!xs_reclaim_next(engine, &at))
 		return false;
+	end = at + XS_RECLAIM_CPUS;
 	if (end > engine->cpu_count)
 		end = engine->cpu_count;
-	if (!xs_a64_try(&engine->reclaim_at, &at, end))
+	if (!xs_a64_try(&engine->reclaim_at, &was, end))
 		return false;
 	for (; at < end; at++) {
 		struct xs_cpu *cpu = engine->cpus[at];

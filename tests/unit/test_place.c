@@ -478,6 +478,117 @@ static void reclaims_in_parts(void)
 	world_end(world);
 }
 
+/* @cpu caches the IOVAs of @blocks blocks, in magazines of @pages pages; CPU 0 runs next. */
+static void cache_on(struct world *world, u32 cpu, u32 blocks, u32 pages)
+{
+	u32 count = 0;
+
+	test_be_cpu(cpu);
+	while (count * pages < blocks * XS_BLOCK_PAGES)
+		many[count++] = map(world, pages, LAST);
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	test_be_cpu(0);
+}
+
+/* A map gets what other CPUs cache, also if an earlier round has left magazines in a depot. */
+static void reclaims_later(void)
+{
+	struct world *world = begin(xs_policy_find("strict"), 80, XS_RECLAIM_CPUS, 0);
+	struct mapping large = { .pages = 1 };
+
+	for (u32 round = 0; round < 3; round++) {
+		for (u32 cpu = 0; cpu < XS_RECLAIM_CPUS; cpu++)
+			cache_on(world, cpu, 17, 1);
+		/* No page is so low. */
+		CHECK(!driver_map(world, &large, XS_BLOCK_BYTES - 1));
+		CHECK(world->engine.depots[0].full.count);
+		world_advance(world, 20000000);
+		cache_on(world, 1, 17, 1);
+		cache_on(world, 1, 17, 2);
+		/* Only one place has so many contiguous, aligned pages. */
+		large = map(world, 32 * XS_BLOCK_PAGES, LAST);
+		driver_unmap(world, &large, false);
+		world_advance(world, 20000000);
+		large.pages = 1;
+	}
+	world_end(world);
+}
+
+/* No CPU is visited again while a depot has more than its own magazines. */
+static void reclaims_over(void)
+{
+	struct world *world = begin(xs_policy_find("strict"), 160, XS_RECLAIM_CPUS, 0);
+	const struct xs_engine *engine = &world->engine;
+	struct mapping lone = { .pages = 1 };
+
+	for (u32 cpu = XS_RECLAIM_CPUS; cpu--;)
+		cache_on(world, cpu, cpu ? 17 : 81, 1);
+	/* No page is so low, and the map takes a magazine. */
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(engine->depots[0].full.count > engine->depots[0].full_max);
+	world_advance(world, 20000000);
+	cache_on(world, 1, 1, 1);
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(engine->depots[0].full.count && xs_cache_count(&engine->cpus[1]->magazines[0]));
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(!engine->depots[0].full.count && !engine->space.taken);
+	/* The round has ended: until the next, maps leave the depots to traffic. */
+	cache_on(world, 0, 81, 1);
+	for (u32 i = 0; i < 3; i++)
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(engine->depots[0].full.count == engine->depots[0].full_max);
+	world_end(world);
+}
+
+/*
+ * A map gets a block that an idle CPU caches, as ranges of @pages pages, while traffic of single
+ * pages keeps its depot full: neither the round nor the depot's share of the map's work lasts for
+ * ever. The blocks of the traffic have a page each that stays mapped.
+ */
+static void check_beside_traffic(u32 pages)
+{
+	struct world *world = begin(xs_policy_find("strict"), 86, 4, 0);
+	struct mapping large = { .pages = XS_BLOCK_PAGES }, lone = { .pages = 1 };
+	static struct mapping idle[XS_BLOCK_PAGES], stays[84];
+	u32 count = 0, tries = 0;
+
+	test_be_cpu(1);
+	for (; count * pages < XS_BLOCK_PAGES; count++)
+		idle[count] = map(world, pages, LAST);
+	test_be_cpu(2);
+	for (u32 i = 0; i < 84 * XS_BLOCK_PAGES; i++)
+		many[i] = map(world, 1, LAST);
+	for (u32 i = 0; i < 84 * XS_BLOCK_PAGES; i++)
+		if (i % XS_BLOCK_PAGES)
+			driver_unmap(world, &many[i], false);
+		else
+			stays[i / XS_BLOCK_PAGES] = many[i];
+	/* A round that has visited all CPUs; no page is so low. */
+	test_be_cpu(0);
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	test_be_cpu(1);
+	while (count)
+		driver_unmap(world, &idle[--count], false);
+	do {
+		world_advance(world, 20000000);
+		cache_on(world, 2, 79, 1);
+		CHECK(world->engine.depots[0].full.count >= 60);
+	} while (!driver_map(world, &large, LAST) && ++tries < 8);
+	CHECK(tries < 8);
+	if (tries < 8)
+		driver_unmap(world, &large, false);
+	for (u32 i = 0; i < 84; i++)
+		driver_unmap(world, &stays[i], false);
+	world_end(world);
+}
+
+static void reclaims_beside_traffic(void)
+{
+	check_beside_traffic(1);
+	check_beside_traffic(2);
+}
+
 static void starve(void *argument, u32 cpu)
 {
 	struct world *world = argument;
@@ -1456,6 +1567,9 @@ const struct test place_tests[] = {
 	{ "place_reclaims", reclaims },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
 	{ "place_reclaims_in_parts", reclaims_in_parts },
+	{ "place_reclaims_later", reclaims_later },
+	{ "place_reclaims_over", reclaims_over },
+	{ "place_reclaims_beside", reclaims_beside_traffic },
 	{ "place_reclaims_at_once", reclaims_at_once, .threads = true },
 	{ "place_many_listed", many_listed },
 	{ "place_changed", changed },

@@ -172,7 +172,9 @@ struct xs_tears {
  * @reclaimed_ns: start time of the last reclaim round, which takes back the IOVAs that CPUs
  *   cache
  * @reclaim_at: CPU at which the reclaim round continues; the number of CPUs until the depots are
- *   empty. A round begins at CPU 0, so 0 means that no round is in progress.
+ *   empty, or the next round begins. A round begins at CPU 0, so 0 means that no round is in
+ *   progress.
+ * @drained: size of the last depot that was drained. A hint, written without a lock.
  * @depots: depots of magazines, by size
  * @pool: pool of bounce buffers for callers that ask for copies; without addresses until
  *   xs_engine_add_pool()
@@ -194,6 +196,7 @@ struct xs_engine {
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
 	xs_atomic64_t reclaim_at;
+	u32 drained;
 	struct xs_depot depots[XS_SIZES];
 	struct xs_pool pool;
 	struct xs_tears tears;

@@ -186,6 +186,15 @@ u32 xs_depot_drain(struct xs_depot *depot, u32 most,
 		   void (*give)(void *context, u64 item), void *context);
 
 /**
+ * xs_depot_is_over - has a depot more magazines than CPUs put into the depot?
+ * @depot: depot
+ *
+ * Context: any.
+ * Return: true if the depot still has magazines of a drained CPU, beyond its full_max.
+ */
+bool xs_depot_is_over(struct xs_depot *depot);
+
+/**
  * xs_cache_count - number of items in a CPU's magazines
  * @cache: the CPU's magazines
  *

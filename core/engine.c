@@ -183,25 +183,38 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 }
 
 /*
- * Drains what a CPU caches. @is_local_unused: no map uses XS_MODE_LOCAL, so the local pages are
- * given back, too.
+ * Drains what a CPU caches. @and_local: its local pages, too, because no map uses XS_MODE_LOCAL.
+ * A change to block placement finds none; a map takes the first as soon as the map sees the end of
+ * the change, so the change does not look.
  */
-static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu, bool is_local_unused)
+static void xs_cpu_drain(struct xs_engine *engine, struct xs_cpu *cpu, bool and_local)
 {
 	xs_flags_t flags = xs_cpu_lock_any(cpu);
 
-	if (is_local_unused)
+	if (and_local)
 		xs_place_back_local(engine, cpu);
 	xs_place_drain(engine, cpu);
 	xs_cpu_unlock_any(cpu, flags);
 }
 
 /* Gives all cached IOVAs of CPUs and depots back to their blocks; see xs_cpu_drain(). */
-static void xs_engine_drain_caches(struct xs_engine *engine, bool is_local_unused)
+static void xs_engine_drain_caches(struct xs_engine *engine, bool and_local)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++)
-		xs_cpu_drain(engine, engine->cpus[i], is_local_unused);
+		xs_cpu_drain(engine, engine->cpus[i], and_local);
 	xs_place_drain_depots(engine, XS_ALL_MAGAZINES);
+}
+
+/*
+ * A map has found no IOVA: takes back the local pages of all CPUs, idle ones included. There are
+ * none until the next xs_engine_set(), because the space is small for what is mapped.
+ */
+static void xs_engine_recall(struct xs_engine *engine)
+{
+	xs_store(&engine->recall_due, false);
+	xs_store(&engine->mode, engine->mode & ~XS_MODE_LOCAL);
+	xs_ops(engine)->quiesce(xs_backend(engine));
+	xs_engine_drain_caches(engine, true);
 }
 
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
@@ -225,7 +238,8 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
 	mode = xs_mode_of(engine, engine->policy);
-	xs_store(&engine->mode, moves ? mode & ~XS_MODE_LOCAL : mode);
+	/* Local pages begin below. */
+	xs_store(&engine->mode, mode & (engine->mode | ~XS_MODE_LOCAL));
 	xs_engine_settle(engine);
 	/*
 	 * The new placement does not use the cached IOVAs of the old placement, and no call
@@ -235,7 +249,8 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		xs_engine_drain_caches(engine, !(mode & XS_MODE_LOCAL));
 	/*
 	 * A map reads @local without the lock. Because of quiesce() in xs_engine_settle(), a map
-	 * that sees XS_MODE_LOCAL from here on also sees that an earlier change took the pages.
+	 * that sees XS_MODE_LOCAL from here on also sees that an earlier change, or a trim, took
+	 * the pages.
 	 */
 	xs_store(&engine->mode, mode);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
@@ -295,6 +310,8 @@ void xs_engine_trim(struct xs_engine *engine)
 	struct xs_detached detached[XS_DETACH_MAX];
 	bool found;
 
+	if (xs_load(&engine->recall_due))
+		xs_engine_recall(engine);
 	xs_engine_mend(engine, false);
 	/* A leaf that becomes empty behind the search is left for another round. */
 	do {
@@ -365,6 +382,7 @@ int xs_engine_init(struct xs_engine *engine,
 				       &engine->tuning);
 	engine->remembers = config->remembers;
 	engine->mode = xs_mode_of(engine, engine->policy);
+	engine->recall_due = false;
 	engine->cpu_count = config->cpu_count;
 	xs_a64_set(&engine->reclaimed_ns, 0);
 	xs_a64_set(&engine->reclaim_at, 0);

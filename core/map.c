@@ -163,7 +163,7 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
  * the page's @block, or 0. Only maps in interrupts of this CPU can come between: one before the
  * store to @local_busy has returned by the time of the loads, and one after it leaves @local and
  * the first of @open as they are. Another CPU changes the first of @open only if it reads @local
- * as 0; the load of @open stays before the store to @local, which depends on the block's address.
+ * as 0, by an acquire; so the loads of the last local page stay before that change.
  */
 static xs_inline u64 xs_take_local(struct xs_cpu *cpu, u64 last, struct xs_block **block)
 {
@@ -177,7 +177,7 @@ static xs_inline u64 xs_take_local(struct xs_cpu *cpu, u64 last, struct xs_block
 	if (xs_likely(local)) {
 		iova = (*block)->iova + xs_ctz(local) * XS_PAGE_BYTES;
 		if (xs_likely(iova <= last))
-			xs_store(&cpu->local, local & (local - 1));
+			xs_store_release(&cpu->local, local & (local - 1));
 		else
 			iova = 0;
 	}

@@ -96,7 +96,7 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 	if (cpu->id == xs_cpu_id())
 		xs_place_back_local(engine, cpu);
 	/* @cpu may take its last local page meanwhile, but needs the lock for new ones. */
-	for (u32 lg2 = xs_load(&cpu->local) != 0; lg2 < XS_SIZES; lg2++) {
+	for (u32 lg2 = xs_load_acquire(&cpu->local) != 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_block *block = cpu->open[lg2];
 
 		xs_store(&cpu->open[lg2], &engine->none);
@@ -260,17 +260,24 @@ static u64 xs_place_local(struct xs_cpu *cpu, struct xs_block *block)
 	return block->iova + xs_ctz(local) * XS_PAGE_BYTES;
 }
 
+/*
+ * True if a map of a single page takes a local page, and makes free pages of a block local. A map
+ * that has interrupted xs_take_local() takes its page from a block. So does a map for a mask of
+ * less than 32 bits, because idle CPUs would keep blocks of a small space; and each map without
+ * XS_MODE_LOCAL, while or after another CPU gives the local pages back.
+ */
+static bool xs_uses_local(const struct xs_engine *engine, const struct xs_cpu *cpu, u64 last)
+{
+	return !cpu->local_busy && last >= XS_LOW_LAST && (xs_load(&engine->mode) & XS_MODE_LOCAL);
+}
+
 static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			     u32 pages, u64 last)
 {
 	u32 lg2 = xs_lg2_ceil(pages);
 	struct xs_block *open = cpu->open[lg2], *block;
 	bool low = !xs_block_is_below(open, last);
-	/*
-	 * A map that has interrupted xs_take_local() takes its page from a block. So does a map
-	 * for a mask of less than 32 bits: idle CPUs would keep blocks of a small space.
-	 */
-	bool is_local = pages == 1 && !cpu->local_busy && last >= XS_LOW_LAST;
+	bool is_local = pages == 1 && xs_uses_local(engine, cpu, last);
 	bool stays_open = !low && (pages > 1 || !(cpu->local_busy || cpu->local));
 	struct xs_search search = xs_search_of(lg2, last, low);
 	u64 iova = 0;
@@ -523,6 +530,19 @@ static bool xs_reclaim(struct xs_engine *engine)
 	return true;
 }
 
+/*
+ * Has xs_engine_trim() take back all local pages if no IOVA is free for a mapping. If there is a
+ * block, and no memory for its slots, local pages do not help.
+ */
+static void xs_place_recall(struct xs_engine *engine, u32 pages, u64 last)
+{
+	if (!(xs_load(&engine->mode) & XS_MODE_LOCAL) || !xs_ops(engine)->surplus ||
+	    xs_space_has_room(&engine->space, pages, last))
+		return;
+	xs_store(&engine->recall_due, true);
+	xs_ops(engine)->surplus(xs_backend(engine));
+}
+
 /* Places after all other ways have failed. */
 static xs_noinline u64 xs_place_starved(struct xs_engine *engine,
 					const struct xs_policy *policy,
@@ -538,6 +558,8 @@ static xs_noinline u64 xs_place_starved(struct xs_engine *engine,
 	if (!iova)
 		cpu->stats.map_failures++;
 	xs_cpu_unlock(cpu, flags);
+	if (!iova)
+		xs_place_recall(engine, pages, last);
 	return iova;
 }
 
@@ -601,6 +623,8 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 		}
 		xs_cpu_unlock(cpu, flags);
 	}
+	if (!block)
+		xs_place_recall(engine, XS_BLOCK_PAGES, last);
 	return block;
 }
 

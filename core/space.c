@@ -138,6 +138,15 @@ u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last)
 	return leaf ? at * XS_BLOCK_BYTES : 0;
 }
 
+bool xs_space_has_room(struct xs_space *space, u32 pages, u64 last)
+{
+	xs_flags_t flags = xs_lock_irqsave(&space->lock);
+	u64 at = xs_space_find(space, xs_blocks_of(pages), xs_end_of(space, last));
+
+	xs_unlock_irqrestore(&space->lock, flags);
+	return at != XS_NO_BLOCK;
+}
+
 void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages)
 {
 	xs_a64_set_release(&xs_space_block(space, page)->extent_pages, pages);

@@ -235,8 +235,7 @@ static void set_engine(struct xs_group *group)
 	struct xs_tuning tuning = xs_group_tuning(group);
 
 	if (xs_group_is_attached(group))
-		xs_engine_set(&group->backend.engine, group->assignment.policy,
-			      &tuning);
+		xs_backend_set(&group->backend, group->assignment.policy, &tuning);
 }
 
 /* An attached device with a driver; NULL while the group is orphaned. */

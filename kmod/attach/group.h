@@ -17,8 +17,8 @@
  *   xs_mutex		guards the list of groups and all state of groups and devices, except the
  *			engine; sleeps, and is never taken on the DMA path
  *   group mutex	of the IOMMU core; held where iommu_group_for_each_dev() calls back
- *   work_lock		of struct xs_backend: guards the pool's chunks, the retries of removals and
- *			changes of the domain
+ *   work_lock		of struct xs_backend: guards the pool's chunks, the retries of removals,
+ *			changes of the domain and the engine's mode
  *
  * CPU-hotplug callbacks do not take xs_mutex: the IOMMU core waits for CPU hotplug with the group
  * mutex held, and the module takes the group mutex with xs_mutex held. xs_running changes with

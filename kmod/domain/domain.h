@@ -156,10 +156,11 @@ struct xs_direct_use {
  * @node:	NUMA node of the device for which the engine was made; constant
  * @name:	name of the device for which the engine was made, for the log; constant
  * @cpus:	array of nr_cpu_ids; NULL outside xs_backend_init() .. xs_backend_exit()
- * @work_lock:	held by the works below while they run, and where the domain changes: guards the
- *		pool's chunks, the retries of removals, and changes of the domain. Taken inside
- *		xs_mutex
- * @trim:	work: frees memory of the engine that is surplus
+ * @work_lock:	held by the works below while they run, and where the domain or the policy changes:
+ *		guards the pool's chunks, the retries of removals, changes of the domain, and the
+ *		engine's mode. Taken inside xs_mutex
+ * @trim:	work: frees memory of the engine that is surplus, and takes back IOVAs that idle
+ *		CPUs keep
  * @retry:	work: tries again to remove stuck pages
  * @grow:	work: adds chunks to the pool
  * @shrink:	work: frees chunks of the pool that are surplus
@@ -285,6 +286,17 @@ void xs_backend_create(struct xs_backend *backend, int group_id);
  */
 const char *xs_backend_init(struct xs_backend *backend,
 			    const struct xs_backend_config *config);
+
+/**
+ * xs_backend_set - change policy and tunables of the engine; they are in force on return
+ * @backend: a backend that is set up
+ * @policy: new policy
+ * @tuning: new tunables, in range
+ *
+ * Context: xs_mutex; takes @work_lock, as no trim may run meanwhile; sleeps.
+ */
+void xs_backend_set(struct xs_backend *backend, const struct xs_policy *policy,
+		    const struct xs_tuning *tuning);
 
 /**
  * xs_backend_exit - undo xs_backend_init()

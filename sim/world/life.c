@@ -32,15 +32,17 @@ void life_trim(bool all)
 {
 	u32 mending = sim.mending;
 
-	/* The engine allows one caller at a time. */
-	if (sim.trimming)
+	/* The engine allows one caller at a time, and no trim during a change of the policy. */
+	if (sim.trimming || (all && sim.setting))
 		return;
 	sim.trimming = true;
 	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_UNMAP));
-	if (all)
+	if (all) {
+		sim.trim_due = false;
 		xs_engine_trim(&sim.engine);
-	else
+	} else {
 		xs_engine_mend(&sim.engine, false);
+	}
 	sim_call_end();
 	sim.mending -= mending;
 	sim.trimming = false;
@@ -119,19 +121,17 @@ static bool map_late(u32 pages, u64 last)
 	return sim.live_count < SIM_MAPPINGS && driver_map(pages, last);
 }
 
-/* Number of other CPUs that keep local pages. */
-static u32 others_with_local(void)
+static void map_all(void)
 {
-	u32 count = 0;
-
-	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
-		count += &sim.cpus[cpu] != sim_me && sim.engine.cpus[cpu]->local;
-	return count;
+	for (u32 pages = XS_BLOCK_PAGES; pages; pages /= 2)
+		while (map_late(pages, ~0ULL))
+			;
 }
 
 /*
  * Unmap most mappings, at random, and all mappings larger than a block. Then map pages until
- * the engine hands out no more, at any place.
+ * the engine hands out no more, at any place. The engine needs a trim for the pages that other
+ * CPUs have taken for their own maps.
  */
 static void check_full(void)
 {
@@ -145,10 +145,12 @@ static void check_full(void)
 	while (sim.live_count > kept)
 		driver_unmap_index(sim_draw(sim.live_count), true);
 	life_trim(false);
-	for (u32 pages = XS_BLOCK_PAGES; pages; pages /= 2)
-		while (map_late(pages, ~0ULL))
-			;
-	sim_event(EV_FULL, 0, 0, others_with_local(), 0, 0);
+	map_all();
+	if (sim.trim_due) {
+		life_trim(true);
+		map_all();
+	}
+	sim_event(EV_FULL, 0, 0, 0, 0, 0);
 }
 
 /*

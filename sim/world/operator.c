@@ -85,7 +85,7 @@ static void change_policy(void)
 	const struct xs_policy *policy = sim.config.policy;
 	struct xs_tuning tuning;
 
-	if (sim.setting)
+	if (sim.setting || sim.trimming)
 		return;
 	sim.setting = true;
 	if (sim_draw(2))
@@ -177,6 +177,8 @@ static void go_wrong(void)
 		change_tables();
 	else if (sim.retry_due)
 		life_retry();
+	else if (sim.trim_due)
+		life_trim(true);
 }
 
 /* ---- readers ---- */

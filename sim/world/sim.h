@@ -123,6 +123,7 @@ struct sim_world {
 	u32 unmapping_pages;	/* pages of running calls that unmap */
 	u32 mending;		/* pages of wholly named mappings, not given back */
 	bool trimming;		/* a trim, mend or retry call is running */
+	bool trim_due;		/* the engine has asked for a trim */
 	u32 refusals;		/* removals that fail; ~0: until a retry */
 	bool stuck[SIM_PAGES];	/* pages that the engine has reported as stuck */
 	bool retry_due;		/* the engine must be called for a retry */

@@ -432,6 +432,12 @@ static void misuse(void *world, const struct xs_misuse *call)
 	sim_me->warnings++;
 }
 
+static void surplus(void *world)
+{
+	(void)world;
+	sim.trim_due = true;
+}
+
 const struct xs_backend_ops sim_ops = {
 	.map = iommu_map,
 	.map_each = iommu_map_each,
@@ -447,6 +453,7 @@ const struct xs_backend_ops sim_ops = {
 	.alloc = memory_alloc,
 	.free = memory_free,
 	.quiesce = cpus_quiesce,
+	.surplus = surplus,
 	.prune = prune,
 	.add_chunk = copy_add_chunk,
 	.drop_chunk = copy_drop_chunk,

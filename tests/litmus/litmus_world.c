@@ -41,11 +41,6 @@ static struct {
  */
 const struct ex_dependency world_dependencies[] = {
 	{ "load &batch->limit", "store &batch->limit = 0" },
-	/*
-	 * A CPU takes the last local page after a branch that depends on the block; no CPU closes
-	 * the block while there are local pages.
-	 */
-	{ "load &cpu->open[0]", "store &cpu->open[lg2] = &engine->none" },
 	{ NULL, NULL }
 };
 

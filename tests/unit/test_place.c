@@ -397,6 +397,121 @@ static void reclaims(void)
 	}
 }
 
+/* Maps pages on CPU 0 until none is left. Returns their number. A reclaim round may begin. */
+static u32 map_all(struct world *world)
+{
+	struct mapping mapping = { .pages = 1, .prot = PROT_READ_ };
+	u32 count = 0;
+
+	test_be_cpu(0);
+	world->now_ns += 20000000;
+	while (driver_map(world, &mapping, LAST))
+		many[count++] = mapping;
+	return count;
+}
+
+/* The next map may begin a reclaim round. */
+static void unmap_many(struct world *world, u32 count)
+{
+	while (count)
+		driver_unmap(world, &many[--count], true);
+	world->now_ns += 20000000;
+}
+
+/* Each CPU maps and unmaps a page, and then is idle, with the other pages of the block. */
+static void be_idle(struct world *world)
+{
+	struct mapping mapping;
+
+	for (u32 cpu = 0; cpu < world->cpus; cpu++) {
+		test_be_cpu(cpu);
+		mapping = map(world, 1, LAST);
+		driver_unmap(world, &mapping, true);
+	}
+}
+
+static u32 cpus_with_local(const struct world *world)
+{
+	u32 count = 0;
+
+	for (u32 cpu = 0; cpu < world->cpus; cpu++)
+		count += world->engine.cpus[cpu]->local != 0;
+	return count;
+}
+
+/* Allocates and gives up a driver's own block; there is no second one. */
+static void take_own(struct world *world)
+{
+	u64 own;
+
+	test_be_cpu(0);
+	world->now_ns += 20000000;
+	own = xs_engine_alloc_block(&world->engine, XS_BLOCK_PAGES, LAST);
+	CHECK(own && !xs_engine_alloc_block(&world->engine, XS_BLOCK_PAGES, LAST));
+	xs_engine_drop_in_block(&world->engine, own, XS_BLOCK_PAGES);
+}
+
+static void take_pages(struct world *world)
+{
+	unmap_many(world, map_all(world));
+}
+
+/*
+ * A space has as many blocks as there are CPUs. After a map has found no IOVA and the backend has
+ * trimmed, the pages of idle CPUs can be mapped, until the policy is set again.
+ */
+static void check_recalled(const char *name, void (*take)(struct world *world))
+{
+	const struct xs_policy *policy = xs_policy_find(name);
+	struct xs_tuning tuning = xs_tuning_default(policy);
+	struct world *world = begin(policy, 4, 4, LOW);
+
+	for (u32 round = 0; round < 2; round++) {
+		be_idle(world);
+		CHECK(cpus_with_local(world) == 4 && !world->surplus);
+		take(world);
+		CHECK(world->surplus == 1);
+		world_trim(world, false);
+		CHECK(!cpus_with_local(world) && !world->engine.space.taken);
+		unmap_many(world, map_all(world));
+		be_idle(world);
+		CHECK(!cpus_with_local(world));
+		CHECK(map_all(world) == 4 * XS_BLOCK_PAGES && !world->surplus);
+		unmap_many(world, 4 * XS_BLOCK_PAGES);
+		world_set_policy(world, policy, &tuning);
+		world->surplus = 0;
+	}
+	world_end(world);
+}
+
+static void recalled(void)
+{
+	check_recalled("fused", take_pages);
+	check_recalled("fands", take_own);
+}
+
+static void refuse_memory(struct world *world)
+{
+	world->alloc_fails_in = 1;
+}
+
+/* A map that lacks memory and not a block leaves other CPUs their local pages. */
+static void not_recalled(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX, 2, LOW);
+	struct mapping mapping = { .pages = 4 * XS_LEAF_PAGES, .prot = PROT_READ_ };
+
+	be_idle(world);
+	test_be_cpu(0);
+	world->allocating = refuse_memory;
+	CHECK(!driver_map(world, &mapping, LAST) && !world->surplus);
+	world->allocating = NULL;
+	world_trim(world, true);
+	/* CPU 0 has given up its own. */
+	CHECK(cpus_with_local(world) == 1 && world->engine.cpus[1]->local);
+	world_end(world);
+}
+
 /* A map takes cached IOVAs from some CPUs, and the next map continues with the next CPUs. */
 static void reclaims_in_turn(void)
 {
@@ -1565,6 +1680,8 @@ const struct test place_tests[] = {
 	{ "place_left_alone", left_alone },
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
+	{ "place_recalled", recalled },
+	{ "place_not_recalled", not_recalled },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
 	{ "place_reclaims_in_parts", reclaims_in_parts },
 	{ "place_reclaims_later", reclaims_later },

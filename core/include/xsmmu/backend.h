@@ -187,8 +187,9 @@ struct xs_backend_ops {
 	void (*quiesce)(void *backend);
 
 	/*
-	 * @surplus: much of the space is empty, or torn mappings are done (tear.h). The backend
-	 *   should call xs_engine_trim() soon, from a context that may sleep. May be NULL.
+	 * @surplus: much of the space is empty, torn mappings are done (tear.h), or a map has
+	 *   found no IOVA while CPUs may have local pages (place.h). The backend should call
+	 *   xs_engine_trim() soon, from a context that may sleep. May be NULL.
 	 */
 	void (*surplus)(void *backend);
 

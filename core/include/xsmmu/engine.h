@@ -12,12 +12,12 @@
  * and memory.
  *
  * Each CPU has an open block, magazines, a batch and statistics, guarded by the CPU's lock. The
- * two common cases take no lock: a map of a single page takes a free page of the open block by
- * one atomic operation. A deferred unmap of a single page takes one compare and swap, of the
- * slot, to claim the mapping; another of the batch's head, to allocate a record, is not locked,
- * because only the CPU writes the head. A policy that holds pages adds a reference. Lock order: a
- * CPU's lock, then the lock of a partial list, a depot or the space. No path holds two CPUs'
- * locks. The lock of torn mappings is never held together with another lock.
+ * two common cases take no lock: a map of a single page takes one of the CPU's local pages
+ * (place.h) by plain loads and stores. A deferred unmap of a single page takes one compare and
+ * swap, of the slot, to claim the mapping; another of the batch's head, to allocate a record, is
+ * not locked, because only the CPU writes the head. A policy that holds pages adds a reference.
+ * Lock order: a CPU's lock, then the lock of a partial list, a depot or the space. No path holds
+ * two CPUs' locks. The lock of torn mappings is never held together with another lock.
  *
  * A call reads the policy, or @mode on the fast paths. A policy change stores both, waits for the
  * calls that may have read an old value, and flushes the unmaps that those calls deferred. So the
@@ -156,7 +156,8 @@ struct xs_tears {
  *   lock.
  * @mode: XS_MODE_* of the policy, for the fast paths. Written after @policy: until xs_engine_set()
  *   returns, a call may see one of the two old and the other new. XS_MODE_LOCAL is clear while the
- *   placement changes.
+ *   placement changes, and once xs_engine_trim() has taken back local pages, until the next
+ *   xs_engine_set() returns.
  * @tuning: tunables that the policy's row does not have. Written by xs_engine_set(), read
  *   without a lock.
  * @remembers: as in the configuration
@@ -166,6 +167,7 @@ struct xs_tears {
  * @ops: operations of the backend
  * @backend: first argument of the backend's operations
  * @rows: copy of the policy in force, and copy of the previous policy
+ * @recall_due: a map has found no IOVA, so xs_engine_trim() takes back the local pages
  * @reserves: set for good when the first block is reserved low or has reserved pages
  * @space: IOVA space
  * @none: block without a free page
@@ -191,6 +193,7 @@ struct xs_engine {
 	const struct xs_backend_ops *ops;
 	void *backend;
 	struct xs_policy rows[2];
+	bool recall_due;
 	bool reserves;
 	struct xs_space space XS_CACHE_LINE;
 	struct xs_block none;
@@ -276,7 +279,7 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy);
  * On return no call uses the old policy any more, and all earlier deferred unmaps are flushed.
  * If the placement changes, CPUs and depots give up cached IOVAs.
  *
- * Context: may sleep; one caller at a time.
+ * Context: may sleep; one caller at a time, and never together with xs_engine_trim().
  */
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning);
@@ -297,10 +300,12 @@ void xs_engine_settle(struct xs_engine *engine);
  * xs_engine_trim - free the memory of empty parts of the IOVA space
  * @engine: engine
  *
- * Frees leaves of the tree and page-table pages, and calls xs_engine_mend().
+ * Frees leaves of the tree and page-table pages, and calls xs_engine_mend(). If a map has found no
+ * IOVA, all CPUs give up cached IOVAs first, and no CPU has local pages (place.h) until the next
+ * xs_engine_set().
  *
- * Context: may sleep; never together with xs_engine_trim(), xs_engine_mend() or xs_engine_retry()
- *   of the same engine (in the module: work_lock).
+ * Context: may sleep; never together with xs_engine_trim(), xs_engine_mend(), xs_engine_retry() or
+ *   xs_engine_set() of the same engine (in the module: work_lock).
  */
 void xs_engine_trim(struct xs_engine *engine);
 

@@ -16,7 +16,8 @@
  * A CPU takes all free pages of its open block for single pages at once: its local pages. Maps take
  * one of them without the CPU's lock and without a locked operation, guarded by a flag as by
  * local_trylock(). Pages come back to the block, by any CPU, and are local pages again when the
- * CPU has no others.
+ * CPU has no others. Only a CPU itself gives up its local pages under traffic. If a map finds no
+ * IOVA, the next xs_engine_trim() takes them back from all CPUs, idle ones included.
  *
  * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks found
  * in the same way. An order-n range is an aligned power of two of pages; pages of the range

@@ -142,6 +142,17 @@ void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks
 u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last);
 
 /**
+ * xs_space_has_room - look for free contiguous blocks
+ * @space: space
+ * @pages: size of a mapping; a mapping of at most a block needs one block
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * Context: any.
+ * Return: true if xs_space_alloc_block() or xs_space_alloc_extent() finds blocks, given memory.
+ */
+bool xs_space_has_room(struct xs_space *space, u32 pages, u64 last);
+
+/**
  * xs_space_publish_extent - let unmaps find an extent
  * @space: space
  * @page: first page of the extent

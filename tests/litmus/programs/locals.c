@@ -47,15 +47,12 @@ static void begin_last(void)
 	used = xs_a64_swap(&full->free, 0);
 }
 
-/*
- * A change to block placement is under way, and CPU 0 has local pages from a map under the new
- * policy. A change that begins anew has fewer states than one with such a map.
- */
+/* A change to block placement is under way. A change that begins anew has more states. */
 static void begin_changing(void)
 {
 	struct xs_policy *row = &engine.rows[0];
 
-	begin(2);
+	begin(0);
 	ex_assert(engine.policy == row);
 	row->placement = XS_PLACE_PAGE;
 	engine.mode &= ~XS_MODE_LOCAL;
@@ -75,6 +72,12 @@ static void map1(void)
 static void map2(void)
 {
 	world_map_page(2);
+}
+
+static void map0_and_map2(void)
+{
+	map0();
+	map2();
 }
 
 /* Not at a page of the block that is in use. */
@@ -121,6 +124,21 @@ static void set_twice(void)
 	world_set("fused");
 }
 
+/* A map has found no IOVA. Takes the local pages of both CPUs, for a map of its own. */
+static void recall(void)
+{
+	engine.recall_due = true;
+	xs_engine_trim(&engine);
+	map1();
+}
+
+static void recall_and_set(void)
+{
+	engine.recall_due = true;
+	xs_engine_trim(&engine);
+	world_set("fused");
+}
+
 static void set_fused(void)
 {
 	world_set("fused");
@@ -146,6 +164,12 @@ static void one_without_local(void)
 {
 	ex_assert(!engine.cpus[0]->local);
 	world_check(1);
+}
+
+static void two_without_local(void)
+{
+	ex_assert(!engine.cpus[0]->local && !engine.cpus[1]->local);
+	world_check(2);
 }
 
 static void one(void)
@@ -195,11 +219,22 @@ static const struct ex_program moves_twice = {
 	.dependencies = world_dependencies
 };
 static const struct ex_program moves_to_blocks = {
-	.name = "local_moves_to_blocks", .setup = begin_changing, .threads = { map0, set_fused },
+	.name = "local_moves_to_blocks", .setup = begin_changing,
+	.threads = { map0_and_map2, set_fused }, .finish = two,
+	.dependencies = world_dependencies
+};
+static const struct ex_program recalled = {
+	.name = "local_recalled", .setup = begin_two, .threads = { map0, recall },
+	.finish = two_without_local,
+	.dependencies = world_dependencies
+};
+static const struct ex_program recalled_and_set = {
+	.name = "local_recalled_and_set", .setup = begin_two, .threads = { map0, recall_and_set },
 	.finish = one,
 	.dependencies = world_dependencies
 };
 const struct ex_program *const local_programs[] = {
 	&interrupt, &interrupt_last, &interrupt_opens, &interrupt_drain, &closes,
-	&closes_and_maps, &moves, &moves_twice, &moves_to_blocks, NULL
+	&closes_and_maps, &moves, &moves_twice, &moves_to_blocks, &recalled,
+	&recalled_and_set, NULL
 };

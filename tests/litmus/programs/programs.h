@@ -14,6 +14,7 @@ extern const struct ex_program *const space_programs[];
 extern const struct ex_program *const timer_programs[];
 extern const struct ex_program *const map_programs[];
 extern const struct ex_program *const local_programs[];
+extern const struct ex_program *const magazine_programs[];
 extern const struct ex_program *const pool_programs[];
 extern const struct ex_program *const stuck_programs[];
 

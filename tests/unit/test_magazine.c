@@ -221,6 +221,26 @@ static void kept(void)
 	end();
 }
 
+/* A CPU keeps its magazines beside a full depot, and takes its own items before the depot's. */
+static void kept_beside_depot(void)
+{
+	const u32 items = 7, keeps = 3, count = (2 + keeps) * items;
+	u32 first = 0;
+
+	begin_keeping(1, 0, items, keeps);
+	while (put(1, first))
+		first++;
+	CHECK(m.depot.full.count == FULL_MAX);
+	for (u32 item = 0; item < count; item++)
+		CHECK(put(0, first + item));
+	for (u32 item = count; item--;) {
+		CHECK(take(0));
+		CHECK(!m.inside[first + item]);
+	}
+	CHECK(m.depot.full.count == FULL_MAX && !xs_cache_count(&m.caches[0]));
+	end();
+}
+
 /* Another CPU finds all items of a drained CPU, also those of a magazine that was not full. */
 static void drained(void)
 {
@@ -338,6 +358,7 @@ const struct test magazine_tests[] = {
 	{ "magazine_empty", empty },
 	{ "magazine_between_cpus", between_cpus },
 	{ "magazine_kept", kept },
+	{ "magazine_kept_beside_depot", kept_beside_depot },
 	{ "magazine_drained", drained },
 	{ "magazine_drained_in_parts", drained_in_parts },
 	{ "magazine_full_depot", full_depot },

@@ -233,9 +233,14 @@ struct xs_tuning xs_group_tuning(const struct xs_group *group)
 static void set_engine(struct xs_group *group)
 {
 	struct xs_tuning tuning = xs_group_tuning(group);
+	struct xs_backend *backend = &group->backend;
 
-	if (xs_group_is_attached(group))
-		xs_backend_set(&group->backend, group->assignment.policy, &tuning);
+	if (!xs_group_is_attached(group))
+		return;
+	/* No trim may run meanwhile. */
+	mutex_lock(&backend->work_lock);
+	xs_engine_set(&backend->engine, group->assignment.policy, &tuning);
+	mutex_unlock(&backend->work_lock);
 }
 
 /* An attached device with a driver; NULL while the group is orphaned. */

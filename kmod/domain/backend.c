@@ -217,14 +217,6 @@ const char *xs_backend_init(struct xs_backend *backend,
 	return NULL;
 }
 
-void xs_backend_set(struct xs_backend *backend, const struct xs_policy *policy,
-		    const struct xs_tuning *tuning)
-{
-	mutex_lock(&backend->work_lock);
-	xs_engine_set(&backend->engine, policy, tuning);
-	mutex_unlock(&backend->work_lock);
-}
-
 void xs_backend_exit(struct xs_backend *backend, struct xs_stats *sum)
 {
 	xs_engine_settle(&backend->engine);

@@ -288,17 +288,6 @@ const char *xs_backend_init(struct xs_backend *backend,
 			    const struct xs_backend_config *config);
 
 /**
- * xs_backend_set - change policy and tunables of the engine; they are in force on return
- * @backend: a backend that is set up
- * @policy: new policy
- * @tuning: new tunables, in range
- *
- * Context: xs_mutex; takes @work_lock, as no trim may run meanwhile; sleeps.
- */
-void xs_backend_set(struct xs_backend *backend, const struct xs_policy *policy,
-		    const struct xs_tuning *tuning);
-
-/**
  * xs_backend_exit - undo xs_backend_init()
  * @backend: the backend; nothing is mapped, and no device has the module's operations
  * @sum: result: the statistics of the engine, which is checked for leaks; NULL if no driver has

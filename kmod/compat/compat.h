@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One shim per change of a kernel API. Kbuild looks for the API in the kernel's headers and
+ * One shim per change of a kernel API. probes.mk looks for the API in the kernel's headers and
  * defines XS_HAVE_*. Code outside this folder is written for the newest kernel.
  */
 #ifndef XSMMU_COMPAT_H

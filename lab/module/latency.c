@@ -29,6 +29,7 @@
 #include <linux/timekeeping.h>
 #include <linux/vmalloc.h>
 
+#include "../../kmod/compat/compat.h"
 #include "latency.h"
 #include "params.h"
 #include "testdev.h"
@@ -79,12 +80,7 @@ static enum hrtimer_restart look(struct hrtimer *timer)
 static void watch_start(struct watch *watch)
 {
 	watch->late_ns = 0;
-#ifdef LAB_HAVE_HRTIMER_SETUP
 	hrtimer_setup(&watch->timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-#else
-	hrtimer_init(&watch->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-	watch->timer.function = look;
-#endif
 	hrtimer_start(&watch->timer, ns_to_ktime(PERIOD_NS), HRTIMER_MODE_REL_PINNED_HARD);
 }
 

@@ -33,7 +33,7 @@ _LICENCES = (
     (re.compile(""), {"GPL-2.0", "GPL-2.0-only", "GPL-2.0 OR MIT"}),
 )
 _SPDX = re.compile(r"SPDX-License-Identifier: ([\w.+() -]+?)\s*(?:\*/|--|#|$)")
-_LICENSED_SUFFIXES = {".c", ".h", ".S", ".py", ".sh", ".toml", ".cocci", ".fio", ".j2"}
+_LICENSED_SUFFIXES = {".c", ".h", ".S", ".mk", ".py", ".sh", ".toml", ".cocci", ".fio", ".j2"}
 _LICENSED_NAMES = {"Makefile", "Kbuild", "Kconfig", "dkms.conf"}
 
 _KERNEL_C = ("core", "kmod", "sim", "lab/module", "lab/native", "tests/kmod", "tests/native")

@@ -28,7 +28,7 @@ MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
 _ALSO_NEEDED = {"docs/upstream": ("lab/module",), "tests/kmod": ("tests/unit",)}
 """Further folders that a module's folder needs, beside MODULE_PARTS."""
 
-_SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
+_SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def", ".mk")
 _SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig", "xsmmu.symvers")
 _BUILDS = "build"
 _DONE = ".done"

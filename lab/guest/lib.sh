@@ -150,9 +150,37 @@ device_bind() {
 	echo "$1" >"/sys/bus/pci/drivers/$2/bind" || fail "$1: bind to $2 failed"
 }
 
-# policy_set POLICY BDF...: kernel modes through the group's type, other policies through the module, with direct tables
-# if the name ends in -direct, and with copies of buffers of up to 256 bytes if -copy comes before. No driver may be
-# bound.
+# Static 1:1 tables of the lab's module (lab/module/identity.h).
+identity_file=/sys/kernel/debug/xsmmu_lab/identity
+
+# identity_set BDF 4k|2m|1g|none: choose a static 1:1 table for the group of a device without a driver.
+identity_set() {
+	[ -e $identity_file ] || [ "$2" != none ] || return 0
+	echo "$1 $2" >$identity_file || fail "$1: the 1:1 table $2 was refused"
+}
+
+# iommu_pages: prints the pages of all page tables of IOMMUs, by the kernel's count, or null on 6.1, which has no count.
+iommu_pages() {
+	echo 1 >/proc/sys/vm/stat_refresh
+	awk '/^nr_iommu_pages /{found = $2} END{print found == "" ? "null" : found}' /proc/vmstat
+}
+
+# identity_emit BDF PAGES: report the 1:1 table of a device's group; before it was made, iommu_pages printed PAGES.
+identity_emit() {
+	group=$(readlink "/sys/bus/pci/devices/$1/iommu_group")
+	table=$(sed -n "s/^${group##*/} //p" $identity_file)
+	case $table in
+	*'"state":"mapped"'*) ;;
+	*) fail "$1: there is no 1:1 table: $table" ;;
+	esac
+	pages=$(iommu_pages)
+	[ "$pages" = null ] || pages=$((pages - $2))
+	emit "{\"event\":\"identity\",\"policy\":\"$session_policy\",\"devices\":\"$session_bdfs\",\"table\":$table,\"table_pages_by_kernel\":$pages}"
+}
+
+# policy_set POLICY BDF...: kernel modes through the group's type, static 1:1 tables through the lab's module, other
+# policies through the module, with direct tables if the name ends in -direct, and with copies of buffers of up to 256
+# bytes if -copy comes before. No driver may be bound.
 policy_set() {
 	policy=${1%-direct}
 	tables=kernel
@@ -162,24 +190,35 @@ policy_set() {
 	policy=${policy%-copy}
 	shift
 	case $policy in
-	passthrough) type=identity ;;
-	kernel-strict) type=DMA ;;
-	*) type=DMA-FQ ;;
+	passthrough) types=identity ;;
+	kernel-strict) types=DMA ;;
+	# A change from DMA-FQ to DMA makes a new domain, without tables of earlier drivers.
+	identity-*) types='DMA-FQ DMA' ;;
+	*) types=DMA-FQ ;;
 	esac
 	for bdf in "$@"; do
 		device=/sys/bus/pci/devices/$bdf
 		[ -e "$device/iommu_group" ] || fail "$bdf is not behind an IOMMU"
 		[ ! -d "$device/xsmmu" ] || echo none >"$device/xsmmu/policy" || fail "$bdf: policy none refused"
+		identity_set "$bdf" none
 	done
-	for bdf in "$@"; do
-		file=/sys/bus/pci/devices/$bdf/iommu_group/type
-		line_of "$file"
-		[ "$line" = "$type" ] || echo "$type" >"$file" || fail "$bdf: group type $type refused"
-		line_of "$file"
-		[ "$line" = "$type" ] || fail "$bdf: group type is $line, not $type"
+	for type in $types; do
+		for bdf in "$@"; do
+			file=/sys/bus/pci/devices/$bdf/iommu_group/type
+			line_of "$file"
+			[ "$line" = "$type" ] || echo "$type" >"$file" || fail "$bdf: group type $type refused"
+			line_of "$file"
+			[ "$line" = "$type" ] || fail "$bdf: group type is $line, not $type"
+		done
 	done
 	case $policy in
 	passthrough | kernel-*) return ;;
+	identity-*)
+		for bdf in "$@"; do
+			identity_set "$bdf" "${policy#identity-}"
+		done
+		return
+		;;
 	esac
 	for bdf in "$@"; do
 		file=/sys/bus/pci/devices/$bdf/xsmmu/policy
@@ -247,6 +286,10 @@ session_open() {
 	elif [ "$session_kind" != unmodified ]; then
 		fail "there is no $session_kind $session_driver"
 	fi
+	pages_before=
+	case $session_policy in
+	identity-*) pages_before=$(iommu_pages) ;;
+	esac
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"
 		# Check that the driver got the requested type: the kernel falls back to DMA if no flush queue is
@@ -254,6 +297,9 @@ session_open() {
 		line_of "/sys/bus/pci/devices/$bdf/iommu_group/type"
 		[ "$line" = "$type" ] || fail "$bdf: group type became $line, from $type"
 	done
+	case $session_policy in
+	identity-*) identity_emit "$1" "$pages_before" ;;
+	esac
 	"${session_driver}_up"
 }
 

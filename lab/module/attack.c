@@ -54,15 +54,18 @@
  *
  * Three controls guard against an attack that could not have worked. Before each unmap a write must
  * land, or must arrive by a dma_sync. A write to the physical address of a page that was never
- * mapped must be refused, and so must a write to a page that is mapped for reading; in passthrough
- * both must land (in the workload's own page, so without harm). If a control fails the run fails
- * with -EIO.
+ * mapped must be refused, and so must a write to a page that is mapped for reading. In passthrough
+ * and with a static 1:1 table (identity.h) nothing confines the device, and both must land (in the
+ * workload's own pages, so without harm); then pages all over the memory are tried, in blocks of
+ * 2 MiB (`reached`). If a control fails the run fails with -EIO.
  */
 #include <linux/cpumask.h>
 #include <linux/dma-mapping.h>
+#include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/timekeeping.h>
@@ -70,6 +73,7 @@
 
 #include <xsmmu/dma.h>
 
+#include "identity.h"
 #include "params.h"
 #include "testdev.h"
 
@@ -81,6 +85,8 @@
 #define SEGMENT_ORDER 4		/* of a segment's allocation, and of the segment boundary */
 #define SPREAD_NS (NSEC_PER_SEC / HZ * 618 / 1000)
 #define CANARY 0x0ddba115
+#define REACH_BLOCKS 64
+#define REACH_ORDER get_order(SZ_2M)
 
 enum state { STATE_HELD, STATE_FREED, STATE_REUSED, STATE_COUNT };
 
@@ -100,8 +106,9 @@ struct attack {
 	struct lab_device *dev;
 	u32 rounds, pages, window_us, gaps, napi, far, flushes;	/* the parameters */
 	u32 list, wanted;
-	bool translated;
+	bool confined;		/* the device reaches only what is mapped */
 	bool never_mapped_refused;
+	u64 reached;		/* pages never mapped that the device has written */
 	struct page **pool;	/* [pages * POOL_FACTOR], with a reference to each */
 	u32 next;		/* index in the pool at which the search for a free page starts */
 
@@ -232,7 +239,7 @@ static void attack_padding(struct attack *attack, u64 *landed)
 
 static bool has_padding(const struct attack *attack)
 {
-	return attack->list && attack->translated;
+	return attack->list && attack->confined;
 }
 
 /* Fire a shot at each page that is unmapped by now. */
@@ -436,7 +443,7 @@ static int list_find(struct attack *attack)
 	}
 	for_each_sgtable_dma_sg(&attack->table, sg, i) {
 		attack->victims[i].iova = sg_dma_address(sg);
-		if (i && attack->translated &&
+		if (i && attack->confined &&
 		    attack->victims[i].iova !=
 		    attack->victims[i - 1].iova + (PAGE_SIZE << SEGMENT_ORDER)) {
 			dev_err(dev, "attack: the segments of a list are not padded\n");
@@ -547,6 +554,40 @@ static int round_run(struct attack *attack, u32 round)
 	return ret;
 }
 
+static enum lab_attack fire_at_unmapped(struct attack *attack, struct page *page)
+{
+	lab_attacker_aim(lab_attacker_of(attack->dev), page_to_phys(page), page_to_phys(page));
+	return lab_attacker_fire(lab_attacker_of(attack->dev), 0);
+}
+
+/*
+ * Control: without confinement a write to any page must land. The last page of each of many blocks
+ * stands for all.
+ */
+static int control_reach(struct attack *attack)
+{
+	struct page *block, *next;
+	LIST_HEAD(blocks);
+	u64 tried;
+
+	for (tried = 0; tried < REACH_BLOCKS; tried++) {
+		block = alloc_pages(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN, REACH_ORDER);
+		if (!block)
+			break;
+		list_add(&block->lru, &blocks);
+		attack->reached += fire_at_unmapped(attack, block + BIT(REACH_ORDER) - 1) ==
+				   LAB_ATTACK_LANDED;
+	}
+	list_for_each_entry_safe(block, next, &blocks, lru)
+		__free_pages(block, REACH_ORDER);
+	if (tried && attack->reached == tried)
+		return 0;
+	dev_err(&attack->dev->pdev->dev,
+		"attack: control failed: of %llu writes to pages never mapped %llu landed\n", tried,
+		attack->reached);
+	return -EIO;
+}
+
 /*
  * Control: a write to an IOVA that was never mapped must be refused. The physical address of a page
  * is such an IOVA, because allocators of IOVAs begin at the top of their space.
@@ -558,15 +599,14 @@ static int control_never_mapped(struct attack *attack)
 
 	if (!page)
 		return -ENOMEM;
-	lab_attacker_aim(lab_attacker_of(attack->dev), page_to_phys(page), page_to_phys(page));
-	control = lab_attacker_fire(lab_attacker_of(attack->dev), 0);
+	control = fire_at_unmapped(attack, page);
 	__free_page(page);
 
 	attack->never_mapped_refused = control == LAB_ATTACK_REFUSED;
-	if (attack->never_mapped_refused == attack->translated)
-		return 0;
+	if (attack->never_mapped_refused == attack->confined)
+		return attack->confined ? 0 : control_reach(attack);
 	dev_err(&attack->dev->pdev->dev, "attack: control failed: a write to a page never mapped %s\n",
-		attack->translated ? "was not refused" : "did not land in passthrough");
+		attack->confined ? "was not refused" : "did not land");
 	return -EIO;
 }
 
@@ -587,10 +627,10 @@ static int control_read_only(struct attack *attack)
 		dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
 	}
 	__free_page(page);
-	if (passes != attack->translated)
+	if (passes != attack->confined)
 		return 0;
 	dev_err(dev, "attack: control failed: a write to a page mapped for reading %s\n",
-		passes ? "was not refused" : "did not land in passthrough");
+		passes ? "was not refused" : "did not land");
 	return -EIO;
 }
 
@@ -677,7 +717,9 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	seq_buf_printf(result, ",\"first_attack_max_ns\":%llu,\"gap_max_ns\":%llu",
 		       attack->first_attack_max_ns, attack->gap_max_ns);
 	seq_buf_printf(result, ",\"pages_mapped\":%u,\"pages_unmapped\":%u", count, count);
-	seq_buf_printf(result, ",\"translated\":%s", attack->translated ? "true" : "false");
+	seq_buf_printf(result, ",\"translated\":%s",
+		       lab_device_translated(attack->dev) ? "true" : "false");
+	print_count(result, "reached", !attack->confined, attack->reached);
 	/* A run with a failed control does not get here. */
 	seq_buf_printf(result, ",\"control_mapped_landed\":true");
 	seq_buf_printf(result, ",\"control_never_mapped_refused\":%s}",
@@ -789,7 +831,7 @@ static int attack_run(struct lab_device *dev, char *text, struct seq_buf *result
 	attack->window_us = 20000;
 	attack->gaps = 1024;
 	INIT_WORK(&attack->unmap_work, unmap_far);
-	attack->translated = lab_device_translated(dev);
+	attack->confined = lab_device_translated(dev) && !lab_identity_has(&dev->pdev->dev);
 	ret = attack_parse(attack, text);
 	if (!ret)
 		ret = attack_prepared(attack, result);

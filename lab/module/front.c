@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The PCI driver and its files: /sys/kernel/debug/xsmmu_lab/<bdf>/<workload>, and
- * /sys/kernel/debug/xsmmu_lab/clock for measurements by user space.
+ * /sys/kernel/debug/xsmmu_lab/clock for measurements by user space. identity.h has the third file.
  *
  * Writing parameters (`key=value ...`, blanks between) to a workload's file runs the workload. The
  * write returns when the run has ended; a failed run returns a negative errno after one log line.
@@ -27,6 +27,7 @@
 
 #include <xsmmu/dma.h>
 
+#include "identity.h"
 #include "latency.h"
 #include "neighbour.h"
 #include "testdev.h"
@@ -229,9 +230,17 @@ static int __init lab_init(void)
 
 	root_folder = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	debugfs_create_file("clock", 0400, root_folder, NULL, &clock_fops);
-	ret = pci_register_driver(&lab_driver);
+	ret = lab_identity_init(root_folder);
 	if (ret)
-		debugfs_remove(root_folder);
+		goto out_remove;
+	ret = pci_register_driver(&lab_driver);
+	if (!ret)
+		return 0;
+	debugfs_remove(root_folder);
+	lab_identity_exit();
+	return ret;
+out_remove:
+	debugfs_remove(root_folder);
 	return ret;
 }
 module_init(lab_init);
@@ -240,6 +249,7 @@ static void __exit lab_exit(void)
 {
 	pci_unregister_driver(&lab_driver);
 	debugfs_remove(root_folder);
+	lab_identity_exit();
 }
 module_exit(lab_exit);
 

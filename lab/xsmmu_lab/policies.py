@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module's policies, read from their only list: the table of core/policy.c."""
+"""The module's policies, read from their only list, the table of core/policy.c; and baselines of the lab."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from typing import Final
 
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
+
+IDENTITY: Final = ("identity-4k", "identity-2m", "identity-1g")
+"""Baselines: static 1:1 tables of the lab's own module, by the size of their leaves (lab/module/identity.h)."""
+
+UNCONFINED: Final = ("passthrough", *IDENTITY)
+"""Policies under which a device reaches all memory, and a map changes nothing for the IOMMU."""
 
 SOURCE: Final = PROJECT / "core/policy.c"
 

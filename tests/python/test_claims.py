@@ -282,7 +282,7 @@ Differs: Everything.
   inv/page: FANDS (0.01600) <= 0.0167: true; not so by the published figures
 "of one who was not there": not measured here
   cost: nobody (-) < strict (900): not measured
-"said, and left at that": not checked here
+"said, and left at that": cannot be said here
 """
 
 

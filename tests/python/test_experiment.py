@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from xsmmu.errors import UserError
+from xsmmu_lab import policies
 from xsmmu_lab.runs import experiment, figures
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
@@ -18,8 +19,8 @@ SOURCES = Path(__file__).resolve().parents[2]
 
 def test_the_comparison_has_every_policy_and_workload() -> None:
     compare = experiment.load("compare")
-    assert set(compare.policies) >= {*experiment.BASELINES, *experiment.OURS}
-    assert set(compare.policies) - {*experiment.BASELINES, *experiment.OURS} == {
+    assert set(compare.policies) >= {*experiment.BASELINES, *policies.IDENTITY, *experiment.OURS}
+    assert set(compare.policies) - {*experiment.BASELINES, *policies.IDENTITY, *experiment.OURS} == {
         *("copy-direct", "strict-direct", "fused-direct", "fused-copy", "fused-copy-direct")
     }
     names = {each.name for each in compare.workloads}
@@ -29,6 +30,18 @@ def test_the_comparison_has_every_policy_and_workload() -> None:
     attacks = [each for each in compare.workloads if each.measure == "attack"]
     assert all(int(each.arguments["rounds"]) >= 20 for each in attacks)
     assert {each.labels["device"] for each in compare.workloads if each.measure == "neighbour"} == {"nvme", "igb"}
+
+
+def test_static_tables_are_run_only_where_named_and_where_the_iommu_has_tables() -> None:
+    older = experiment.load("older")
+    assert set(older.policies) >= set(policies.IDENTITY)
+    assert all(each.has(policy) for each in older.workloads for policy in policies.IDENTITY)
+    queued = experiment.load("older", iommu="virtio")
+    assert not any(each.has(policy) for each in queued.workloads for policy in policies.IDENTITY)
+    compare = experiment.load("compare")
+    named = {each.name for each in compare.workloads if each.has("identity-4k")}
+    assert named == {"micro", "attack"}
+    assert not any(experiment.own_policy(policy) for policy in policies.IDENTITY)
 
 
 @pytest.mark.parametrize("name", experiment.names())
@@ -90,7 +103,7 @@ def test_tables_are_written_in_place_where_they_are_known(iommu: str) -> None:
     direct = {"copy-direct", "strict-direct", "fused-direct", "fused-copy-direct"}
     usual = runs(DEFAULT_IOMMU)
     assert direct & usual
-    assert runs(iommu) == (usual - direct if iommu.startswith("virtio") else usual)
+    assert runs(iommu) == (usual - direct - {*policies.IDENTITY} if iommu.startswith("virtio") else usual)
 
 
 @pytest.mark.parametrize("iommu", IOMMUS)
@@ -196,7 +209,7 @@ def test_plans_keep_each_session_apart() -> None:
     assert {run.policy for plan in plans for run in plan.runs} == set(chosen.policies)
 
 
-WITH_FAULTS = ["attack", "claim-d-mapsync", "compare", "concurrency", "matrix"]
+WITH_FAULTS = ["attack", "claim-d-mapsync", "compare", "concurrency", "matrix", "older"]
 
 
 def test_experiments_with_faults_are_known() -> None:
@@ -319,7 +332,7 @@ def test_each_variant_has_all_arguments_of_its_function(name: str) -> None:
         (
             'policies = ["waiting"]',
             'policies = ["waited"]',
-            "unknown policy 'waited': choose from kernel, module, mapping, waiting",
+            "unknown policy 'waited': choose from kernel, identity, module, mapping, waiting",
         ),
     ],
 )

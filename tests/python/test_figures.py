@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from xsmmu.errors import GuestError, UserError
+from xsmmu_lab import policies
 from xsmmu_lab.runs import experiment, figures
 from xsmmu_lab.runs.experiment import Run
 from xsmmu_lab.runs.figures import Measured
@@ -396,6 +397,7 @@ ATTACK = {
     "attempts_padding": None,
     "landed_padding_mapped": None,
     "landed_padding": None,
+    "reached": None,
     "last_landed_ns": {"p50": 0, "p99": 0, "max": 0},
     "cpus": 1,
 }
@@ -410,6 +412,11 @@ def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **chan
     return measured("attack/burst", policy, output, Counts(2, 1, 0), before=before, after=after)
 
 
+def reaching(landed: int, pages: int | None = 64) -> dict[str, Any]:
+    """An attack of a device that reaches all memory."""
+    return {"landed": landed, "landed_reused": landed, "landed_ns": 20_000_000, "reached": pages}
+
+
 def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dict[str, Any]:
     """Writes that landed in the padding of lists."""
     counts = {"attempts_padding": attempts, "landed_padding_mapped": mapped, "landed_padding": unmapped}
@@ -422,7 +429,7 @@ def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dic
         attacked("fused", **padded()),
         attacked("kernel-strict", **padded(mapped=3)),
         attacked("kernel-lazy", **padded(mapped=3, unmapped=5)),
-        attacked("passthrough", **padded(attempts=None), landed=1000, landed_reused=1000, landed_ns=20_000_000),
+        attacked("passthrough", **padded(attempts=None), **reaching(1000)),
         attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
         attacked("strict", "strict"),
         attacked("copy", "strict", copied=20),
@@ -430,7 +437,8 @@ def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dic
         attacked("fands", "bounded", landed=10, landed_freed=1, landed_reused=9, landed_ns=870_000),
         attacked("kernel-lazy", landed=10, landed_freed=1, landed_reused=9, landed_ns=15_000_000),
         attacked("kernel-strict"),
-        attacked("passthrough", landed=1000, landed_freed=1, landed_reused=999, landed_ns=20_000_000),
+        attacked("passthrough", **reaching(1000)),
+        *(attacked(policy, **reaching(1000)) for policy in policies.IDENTITY),
     ],
     ids=lambda run: str(run.run.policy),
 )
@@ -462,12 +470,57 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
         (attacked("kernel-strict", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
         (attacked("fused", **padded(attempts=0)), "the padding of lists was not attacked"),
         (attacked("fused", astray=3), "3 writes went through to memory that was never aimed at"),
-        (attacked("passthrough", landed=999, landed_held=999, landed_ns=1), "999 of 1000 writes landed without"),
+        (attacked("passthrough", **reaching(999)), "999 of 1000 writes landed at level none"),
+        (attacked("identity-4k", **reaching(999)), "999 of 1000 writes landed at level none"),
+        (attacked("identity-4k", **reaching(1000, pages=None)), "None writes landed in pages that were never mapped"),
+        (attacked("kernel-strict", reached=64), "64 writes landed in pages that were never mapped"),
     ],
 )
 def test_an_attack_that_disproves_the_level_fails(run: Measured, message: str) -> None:
     with pytest.raises(UserError, match=message):
         figures.check(run)
+
+
+def made_table(**changes: Any) -> dict[str, Any]:
+    """A guest's report of a static 1:1 table."""
+    leaves = {"1g": 0, "2m": 0, "4k": 512}
+    table = {"leaves": leaves, "mapped_bytes": 2 << 20, "table_pages": 3, "set_up_ns": 1000}
+    record = {"policy": "identity-4k", "devices": "0000:00:03.0", "table": table, "table_pages_by_kernel": 3}
+    return record | changes
+
+
+def test_a_static_table_is_reported_with_its_size_and_set_up() -> None:
+    entry = figures.identity(made_table(), "vtd", "instructions")
+    assert entry == {
+        "policy": "identity-4k",
+        "iommu": "vtd",
+        "devices": "0000:00:03.0",
+        "leaves": {"1g": 0, "2m": 0, "4k": 512},
+        "mapped_bytes": 2 << 20,
+        "table_pages": 3,
+        "table_pages_by_kernel": 3,
+        "set_up": {"value": 1000, "unit": "instructions"},
+    }
+    assert figures.identity(made_table(table_pages_by_kernel=None), "vtd", None)["set_up"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": "identity-2m"}, "the table has the leaves .*'2m': 0"),
+        ({"table_pages_by_kernel": 4}, "3 pages of tables, and 4 by the kernel"),
+    ],
+)
+def test_a_static_table_that_is_not_as_asked_for_fails(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        figures.identity(made_table(**changes), "vtd", "instructions")
+
+
+def test_a_static_table_has_no_invalidations_per_page() -> None:
+    run = measured("micro/1024", "identity-2m", MICRO, Counts(3, 0, 0))
+    figures.check(run)
+    entry = figures.entry(run, None)
+    assert (entry["level"], entry["invalidations_per_page"]) == ("none", None)
 
 
 def test_what_works_beside_an_attack_is_counted_too() -> None:

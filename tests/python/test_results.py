@@ -197,7 +197,7 @@ def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch
         return []
 
     async def run_guests(*_: object) -> list[object]:
-        return [SimpleNamespace(spent=[], measured=[], release="6.12")]
+        return [SimpleNamespace(spent=[], measured=[], identities=[], release="6.12")]
 
     def make(*arguments: object) -> None:
         given.extend(arguments)

@@ -131,7 +131,7 @@ held:    as bounded, and the page is not given back to the allocator
 bounded: ends by the next flush point or the bound, whichever is first;
          the page may be in use again
 lazy:    a stale translation may outlive the reuse of the page
-none:    no translation: the device reaches all memory at all times
+none:    no protection: the device reaches all memory at all times
 
 Cost is guest instructions (-icount: one instruction is one nanosecond of guest
 time). Throughput and exposure are in guest time. Emulated invalidations

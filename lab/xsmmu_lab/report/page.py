@@ -86,7 +86,7 @@ def html(view: View, pictures: list[Plot]) -> str:
         ratio_steps=heat.RATIO_STEPS,
         rate=nanoseconds.rate(),
         wait_ns=HARDWARE_WAIT_NS,
-        details=[table.details(workload) for workload in view.workloads],
+        details=[*(table.details(workload) for workload in view.workloads), *table.identities(view)],
         claims=[(claim, table.claim(claim)) for claim in view.claims],
         pictures={picture.name: picture for picture in pictures},
         inline=INLINE,

@@ -28,6 +28,7 @@ from xsmmu_lab.report.view import (
     Attack,
     Check,
     Claim,
+    Identity,
     Run,
     Statement,
     View,
@@ -237,6 +238,28 @@ def _throughput(runs: Sequence[Run]) -> Column:
     )
 
 
+def identities(view: View) -> list[Grid]:
+    """A row per static 1:1 table; no grid without one."""
+    tables = view.identities
+    if not tables:
+        return []
+
+    def column(head: str, cell: Callable[[Identity], str]) -> Column:
+        return Column(head, tuple(map(cell, tables)))
+
+    columns = (
+        column("devices", lambda each: each.devices),
+        column("leaves", lambda each: " + ".join(f"{n:,} x {size}" for size, n in each.leaves.items() if n)),
+        column("mapped\nMiB", lambda each: show(None if each.mapped_bytes is None else each.mapped_bytes >> 20)),
+        column("pages of\ntables", lambda each: show(each.table_pages)),
+        column("the same by\nthe kernel", lambda each: show(each.by_kernel)),
+        column("set-up\n" + (tables[0].set_up_unit or ""), lambda each: show(each.set_up)),
+    )
+    note = "the level is none; pages of 4 KiB below the root, by the leaves and by the kernel's counter of such pages"
+    keys = _keys((each.policy for each in tables), ("none" for _ in tables))
+    return [Grid("Static 1:1 tables", note, keys, tuple(each for each in columns if not each.empty))]
+
+
 def claim(claimed: Claim) -> Grid:
     """A row per system: the published figures and the figures measured here."""
     systems = claimed.systems
@@ -270,7 +293,7 @@ def _is_small(sides: Iterable[tuple[str, Iterable[float | None]]]) -> bool:
 def verdict(statement: Statement, unit: str | None) -> str:
     """Whether a statement holds here, in words; `unit` is the unit of a cost."""
     if statement.holds is None:
-        return "not measured here" if statement.checks else "not checked here"
+        return "not measured here" if statement.checks else "cannot be said here"
     found = "holds here" if statement.holds else "does not hold here"
     return found + _waits(statement.wait, statement.holds, unit)
 
@@ -419,7 +442,7 @@ def render(summary: Mapping[str, object], console: Console) -> None:
     if not view.workloads:
         _paragraph(console, "The summary holds no runs.")
         return
-    for grid in (overview(view), *(details(workload) for workload in view.workloads)):
+    for grid in (overview(view), *(details(workload) for workload in view.workloads), *identities(view)):
         print_grid(grid, console)
     levels = {run.level for w in view.workloads for run in w.runs}
     for level, promise in LEVELS.items():

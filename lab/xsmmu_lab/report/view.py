@@ -31,14 +31,14 @@ LEVELS: Final[dict[str, str]] = {
     "held": "as bounded, and the page is not given back to the allocator before the flush",
     "bounded": "ends by the next flush point or the bound, whichever is first; the page may be in use again",
     "lazy": "a stale translation may outlive the reuse of the page",
-    "none": "no translation: the device reaches all memory at all times",
+    "none": "no protection: the device reaches all memory at all times",
 }
 """Protection levels, strictest first, with the promise of each level."""
 
 PASSTHROUGH: Final = "passthrough"
 KERNEL_STRICT: Final = "kernel-strict"
-BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
-"""The kernel's own modes."""
+BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", *policies.UNCONFINED)
+"""The kernel's own modes, and static 1:1 tables."""
 AWARE: Final = "batch-aware"
 """The kind of batch-aware drivers; other drivers are unmodified."""
 
@@ -145,7 +145,7 @@ class Run:
 
     @property
     def ours(self) -> bool:
-        """Whether the policy is the module's, not a kernel mode."""
+        """Whether the policy is the module's, not a baseline."""
         return self.policy not in BASELINES
 
     @property
@@ -294,6 +294,21 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """A static 1:1 table: its size, and the cost of setting it up."""
+
+    policy: str
+    iommu: str
+    devices: str
+    leaves: Mapping[str, int]
+    mapped_bytes: int | None
+    table_pages: int | None
+    by_kernel: int | None
+    set_up: float | None
+    set_up_unit: str | None
+
+
+@dataclass(frozen=True)
 class View:
     """A whole summary."""
 
@@ -309,6 +324,7 @@ class View:
     """"instructions" or "ns"; None if this accelerator's figures are not costs."""
     workloads: tuple[Workload, ...]
     claims: tuple[Claim, ...]
+    identities: tuple[Identity, ...]
 
     @property
     def waits(self) -> bool:
@@ -549,9 +565,24 @@ def _run(node: _Node, word: str | None) -> Run:
 
 
 def _commands(node: _Node, own_cost: bool) -> float | None:
-    if node.text("policy") == PASSTHROUGH:
+    if node.text("policy") in policies.UNCONFINED:
         return 0.0
     return node.number("invalidations_per_unit" if own_cost else "invalidations_per_page")
+
+
+def _identity(node: _Node) -> Identity:
+    leaves, set_up = node.node("leaves"), node.node("set_up")
+    return Identity(
+        policy=node.required("policy"),
+        iommu=node.required("iommu"),
+        devices=node.required("devices"),
+        leaves={size: leaves.count(size) or 0 for size in leaves.data} if leaves else {},
+        mapped_bytes=node.count("mapped_bytes"),
+        table_pages=node.count("table_pages"),
+        by_kernel=node.count("table_pages_by_kernel"),
+        set_up=set_up.number("value") if set_up else None,
+        set_up_unit=set_up.text("unit") if set_up else None,
+    )
 
 
 def _claim(node: _Node) -> Claim:
@@ -654,6 +685,7 @@ def read(summary: Mapping[str, object]) -> View:
             Workload(name, kind, ring, tuple(sorted(found, key=_order))) for (name, kind, ring), found in runs.items()
         ),
         claims=tuple(map(_claim, top.nodes("claims"))) if "claims" in summary else (),
+        identities=tuple(map(_identity, top.nodes("identity"))) if "identity" in summary else (),
     )
 
 
@@ -661,7 +693,7 @@ def read(summary: Mapping[str, object]) -> View:
 
 NULL: Final = "-"
 ALWAYS: Final = "always"
-"""The exposure of a device without translation, which never needs a stale translation."""
+"""The exposure of a device that reaches all memory, and never needs a stale translation."""
 
 
 def show(value: float | None) -> str:

@@ -37,25 +37,26 @@ OURS = own_policies.names()
 
 SETS = {
     "kernel": BASELINES,
+    "identity": own_policies.IDENTITY,
     "module": OURS,
     "mapping": own_policies.mapping(),
     "waiting": own_policies.waiting(),
 }
 """Words that stand for several policies in experiments.
 
-The kernel's own modes; all policies of the module; the module's policies that copy nothing; the policies under which a
-batch-aware driver's unmaps wait for the driver's flush.
+The kernel's own modes; static 1:1 tables; all policies of the module; the module's policies that copy nothing; the
+policies under which a batch-aware driver's unmaps wait for the driver's flush.
 """
 
 _COPY = "-copy"
 _DIRECT = "-direct"
 
 _CHOICES = (*OURS, "fused" + _COPY)
-POLICIES = (*BASELINES, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
+POLICIES = (*BASELINES, *own_policies.IDENTITY, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
 """Names of configurations.
 
-A kernel mode, or a policy of the module, then `-copy` if buffers of up to 256 bytes are copied (`copy_bytes`), and
-`-direct` if `tables` are written in place.
+A kernel mode, a static 1:1 table, or a policy of the module, then `-copy` if buffers of up to 256 bytes are copied
+(`copy_bytes`), and `-direct` if `tables` are written in place.
 """
 
 DRIVERS = ("unmodified", "batch-aware")
@@ -67,7 +68,7 @@ _FUNCTION = re.compile(r"^(\w+)\(\) \{", re.MULTILINE)
 
 
 def own_policy(policy: str) -> str | None:
-    """The module's policy in a configuration; None for a kernel mode."""
+    """The module's policy in a configuration; None for a kernel mode and for a static 1:1 table."""
     name = policy.removesuffix(_DIRECT).removesuffix(_COPY)
     return name if name in OURS else None
 
@@ -127,12 +128,19 @@ class Workload(_Work, frozen=True, kw_only=True):
     iommu: str
     """The IOMMU of the workload's guest."""
 
+    def names(self, policy: str) -> bool:
+        """Whether the workload is for `policy`, on some IOMMU; for a static 1:1 table only if `policies` names it."""
+        if policy in own_policies.IDENTITY:
+            return policy in self.policies
+        own = own_policy(policy)
+        return (own is not None or not self.ours_only) and (own or policy) in (self.policies or POLICIES)
+
     def has(self, policy: str) -> bool:
         """Whether the workload is run under `policy`."""
-        own = own_policy(policy)
-        if policy.endswith(_DIRECT) and not IOMMUS[self.iommu].direct:
+        iommu = IOMMUS[self.iommu]
+        if (policy.endswith(_DIRECT) and not iommu.direct) or (policy in own_policies.IDENTITY and iommu.has_queue):
             return False
-        return (own is not None or not self.ours_only) and (own or policy) in (self.policies or POLICIES)
+        return self.names(policy)
 
     @property
     def full_name(self) -> str:
@@ -252,7 +260,7 @@ def _parse(file: File, default_iommu: str) -> Experiment:
     policies = _policies(file.policies)
     if file.mode not in get_args(Mode):
         raise unknown_name("mode", file.mode, get_args(Mode))
-    runs = {each.full_name: [policy for policy in policies if each.has(policy)] for each in workloads}
+    runs = {each.full_name: [policy for policy in policies if each.names(policy)] for each in workloads}
     found = claims.parse(file.claim, runs)
     return Experiment(file.name, file.description, cast(Mode, file.mode), policies, tuple(workloads), found)
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from xsmmu import module, watch
 from xsmmu.errors import GuestError
+from xsmmu_lab.policies import IDENTITY, UNCONFINED
 from xsmmu_lab.runs.experiment import Run, own_policy
 from xsmmu_lab.vm import oracle
 from xsmmu_lab.vm.iommu import IOMMUS
@@ -22,7 +23,12 @@ from xsmmu_lab.vm.oracle import Counts, Requests
 
 Json = dict[str, Any]
 
-BASELINE_LEVELS = {"passthrough": "none", "kernel-strict": "strict", "kernel-lazy": "lazy"}
+BASELINE_LEVELS = {
+    "passthrough": "none",
+    "kernel-strict": "strict",
+    "kernel-lazy": "lazy",
+    **dict.fromkeys(IDENTITY, "none"),
+}
 FLUSH_CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
 NS_PER_S = 1e9
 GIB = 1 << 30
@@ -67,7 +73,7 @@ class Measured:
 
     @property
     def level(self) -> str:
-        """The policy's guarantee: as the module reports; for a kernel mode, from a table."""
+        """The policy's guarantee: as the module reports; for a baseline, from a table."""
         return str(self.record["after"]["level"]) if self.run.ours else BASELINE_LEVELS[self.run.policy]
 
     def moved(self, statistic: str) -> int:
@@ -159,7 +165,9 @@ def _check_attack(measured: Measured) -> None:
         _refuse(measured, f"{given_back} writes landed in pages that were given back")
     _check_padding(measured)
     if measured.level == "none" and attack["landed"] != attack["attempts"]:
-        raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed without an IOMMU")
+        raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed at level none")
+    if not measured.run.ours and (measured.level == "none") != bool(attack["reached"]):
+        raise GuestError(f"{measured.name}: {attack['reached']} writes landed in pages that were never mapped")
     # With two free-running CPUs, a clock measures when the host scheduled them.
     if not measured.run.ours or attack["cpus"] > 1 or not attack["landed"]:
         return
@@ -234,6 +242,30 @@ def check_closed(policy: str, left: Json | None, mapped_pages: int | None) -> No
             raise GuestError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
 
 
+def identity(record: Json, iommu: str, cost: str | None) -> Json:
+    """The entry of a static 1:1 table in summary.json, from the guest's record.
+
+    `cost` is the unit of guest time, as in `entry`. Raises GuestError if the table has no leaves of the wanted size, or
+    if the kernel has counted other page-table pages.
+    """
+    table, policy = record["table"], record["policy"]
+    if not table["leaves"][policy.rpartition("-")[2]]:
+        raise GuestError(f"{policy} on {record['devices']}: the table has the leaves {table['leaves']}")
+    counted, by_kernel = table["table_pages"], record["table_pages_by_kernel"]
+    if by_kernel not in (None, counted):
+        raise GuestError(f"{policy} on {record['devices']}: {counted} pages of tables, and {by_kernel} by the kernel")
+    return {
+        "policy": policy,
+        "iommu": iommu,
+        "devices": record["devices"],
+        "leaves": table["leaves"],
+        "mapped_bytes": table["mapped_bytes"],
+        "table_pages": counted,
+        "table_pages_by_kernel": by_kernel,
+        "set_up": {"value": table["set_up_ns"], "unit": cost} if cost else None,
+    }
+
+
 def entry(measured: Measured, baseline: Measured | None, cost: str | None = "instructions") -> Json:
     """The run's entry in summary.json. `cost` is the unit of busy time: instructions, ns, or None for no unit."""
     run, counts = measured.run, measured.counts
@@ -252,7 +284,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "unmap_instructions_per_page": None,
         "invalidations": counts.as_dict() if mine else None,
         "oracle_invalidations": counts.as_dict(),
-        "invalidations_per_page": counts.total / pages[1] if pages[1] and run.policy != "passthrough" else None,
+        "invalidations_per_page": counts.total / pages[1] if pages[1] and run.policy not in UNCONFINED else None,
         "exposure_us": _exposure(measured.record["before"], measured.record["after"]) if mine else None,
         "throughput": None,
         "relative_to_passthrough": None,
@@ -489,11 +521,11 @@ def _ring(measured: Measured, baseline: Measured | None) -> Json:
     if baseline:
         invalidations -= baseline.counts.total
         unmapped -= _pages(baseline)[1] or 0
-    translated = measured.run.policy != "passthrough"
+    confined = measured.run.policy not in UNCONFINED
     return {
         "cost": {"value": work / (part["bytes"] / 1024), "unit": "KiB"},
-        "invalidations_per_page": invalidations / unmapped if translated and unmapped > 0 else None,
-        "unmapped_pages_per_gib": part["pages_unmapped"] / (part["bytes"] / GIB) if translated else None,
+        "invalidations_per_page": invalidations / unmapped if confined and unmapped > 0 else None,
+        "unmapped_pages_per_gib": part["pages_unmapped"] / (part["bytes"] / GIB) if confined else None,
         "allocator_pages_per_gib": part["allocated_pages"] / (part["bytes"] / GIB),
         "bytes": part["bytes"],
         "packets": part["packets"],

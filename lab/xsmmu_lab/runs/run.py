@@ -100,7 +100,9 @@ def run(options: Options, console: Console) -> Path:
         times.keep(cache, chosen.mode, (each for collector in collectors for each in collector.spent))
         measured = [each for collector in collectors for each in collector.measured]
         release = collectors[0].release
+        tables = _identities(collectors, _cost_word(accel, chosen.mode))
         summary = _summary(accel, chosen, the_root, kernel, release, folder, measured, began_at)
+        summary |= {"identity": tables} if tables else {}
         summary["seconds"] = round(time.monotonic() - started, 1)
         folder.write(summary)
         report.write(summary, folder.folder)
@@ -216,11 +218,13 @@ class Collector:
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self._runs: dict[int, Run] = {run.id: run for run in plan.runs}
-        self._guest = plan.guest
+        self._guest, self.iommu = plan.guest, plan.iommu
         self._statements = plan.script.count("faults_are ")
         self._progress = progress
         self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
         self.measured: list[Measured] = []
+        self.identities: list[Record] = []
+        """Reports of static 1:1 tables."""
         self.spent: list[tuple[str, float]] = []
         """Real seconds by workload or booting; time between runs counts towards the next run."""
         self.release = ""
@@ -233,6 +237,8 @@ class Collector:
             self._spent(times.BOOT, guest.began)
         elif event == "session":
             self._now(guest, f"giving {record['driver']} its devices under {record['policy']}")
+        elif event == "identity":
+            self.identities.append(record)
         elif event in ("warm", "start"):
             run = self._runs[record["id"]]
             self._now(guest, f"{'the warm-up of ' if event == 'warm' else ''}{run.name}")
@@ -384,6 +390,16 @@ def _runs(chosen: experiment.Experiment, measured: Sequence[Measured], cost: str
     figures.relate(list(entries.values()))
     compared = claims.compare(chosen.claims, entries)
     return {"runs": list(entries.values()), **({"claims": compared} if compared else {})}
+
+
+def _identities(collectors: Sequence[Collector], cost: str | None) -> list[figures.Json]:
+    """The entries of static 1:1 tables: the first of each policy, IOMMU and devices."""
+    found: dict[tuple[str, str, str], figures.Json] = {}
+    for collector in collectors:
+        for record in collector.identities:
+            one = figures.identity(record, collector.iommu, cost)
+            found.setdefault((one["policy"], one["iommu"], one["devices"]), one)
+    return list(found.values())
 
 
 def _place(run: Run) -> tuple[str, str, int]:

@@ -23,6 +23,7 @@
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/rcupdate.h>
@@ -36,6 +37,10 @@
 
 #include "../../kmod/compat/compat.h"
 #include "identity.h"
+
+static ulong identity_reserved;
+module_param(identity_reserved, ulong, 0600);
+MODULE_PARM_DESC(identity_reserved, "for tests: an address that counts as reserved in 1:1 tables made from now on (default 0: none)");
 
 /* Sizes of leaves, largest first, and the words for them. */
 static const struct {
@@ -131,6 +136,8 @@ static bool is_reserved(const struct identity *identity, u64 start, u64 bytes)
 	const struct iommu_resv_region *region;
 	u64 from, end;
 
+	if (identity_reserved && identity_reserved - start < bytes)
+		return true;
 	list_for_each_entry(region, &identity->regions, list) {
 		from = region->type == IOMMU_RESV_SW_MSI ? MSI_PAGES_START : region->start;
 		end = region->type == IOMMU_RESV_SW_MSI ? SZ_4G : region->start + region->length;

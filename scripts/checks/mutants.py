@@ -33,6 +33,8 @@ class Mutant:
     programs: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     """More words for a program of unit tests."""
+    hangs: bool = False
+    """A unit test does not end with the mutant: the test's time limit catches the change."""
     page: str = pages.USUAL
 
 

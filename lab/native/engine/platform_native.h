@@ -69,6 +69,15 @@ struct native_area {
 
 extern struct native_area *native_areas[NATIVE_CPUS];
 
+/* Make the per-CPU data of CPU @id. */
+void native_make_cpu(u32 id);
+
+/* Make the per-CPU data of CPU @id the data of the calling thread. */
+void native_become(u32 id);
+
+/* Let the calling thread run on this CPU of the machine only. */
+void native_pin(int cpu);
+
 /* The running CPU's copy of a word at an offset of its area. */
 #define native_here(type, offset)	(*(type __seg_gs *)(size_t)(offset))
 #define native_member(member) \

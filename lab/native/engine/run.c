@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The course of a run, its checks, and its result; see run.h. */
 #define _GNU_SOURCE
-#include <asm/prctl.h>
-#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "run.h"
 
@@ -19,16 +15,6 @@
 #define HUGE_BYTES	(2ULL << 20)
 
 struct run run = { .grow_lock = PTHREAD_MUTEX_INITIALIZER };
-
-struct native_area *native_areas[NATIVE_CPUS];
-struct native_page *native_pages;
-u8 *native_memory;
-
-void native_fail(const char *text)
-{
-	fprintf(stderr, "xsmmu-native-engine: %s\n", text);
-	_exit(1);
-}
 
 void *run_alloc(size_t count, size_t bytes)
 {
@@ -51,19 +37,6 @@ static void *map_huge(size_t bytes)
 	memory += -(u64)memory & (HUGE_BYTES - 1);
 	madvise(memory, bytes, MADV_HUGEPAGE);
 	return memory;
-}
-
-void native_order_all(void)
-{
-	/* Every running thread executes a full barrier, so quiesce() sees who is inside. */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
-		native_fail("the kernel refuses membarrier()");
-}
-
-void run_become(u32 id)
-{
-	if (syscall(SYS_arch_prctl, ARCH_SET_GS, native_areas[id]))
-		native_fail("the kernel refuses arch_prctl(ARCH_SET_GS)");
 }
 
 /* ---- set-up ---- */
@@ -92,10 +65,7 @@ static void make_workers(void)
 	for (u32 i = 0; i < options->count; i++) {
 		struct worker *worker = &run.workers[i];
 
-		native_areas[i] = aligned_alloc(4096, sizeof(**native_areas));
-		if (!native_areas[i])
-			native_fail("no memory");
-		*native_areas[i] = (struct native_area) { .id = i, .self = native_areas[i] };
+		native_make_cpu(i);
 		worker->id = i;
 		worker->phys = (u64)i * options->ring << XS_PAGE_LG2;
 		worker->iovas = run_alloc(options->ring, sizeof(u64));
@@ -364,7 +334,6 @@ static void finish(void)
 void run_do(void)
 {
 	driver_check_platform();
-	syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 	make_memory();
 	make_workers();
 	pthread_barrier_init(&run.barrier, NULL, run.options.count + 1);
@@ -372,7 +341,7 @@ void run_do(void)
 		if (pthread_create(&run.workers[i].thread, NULL, worker_main, &run.workers[i]))
 			native_fail("a thread does not start");
 	pthread_barrier_wait(&run.barrier);
-	run_become(0);
+	native_become(0);
 	make_engine();
 	run.limit_ns = native_now() + 3 * LONGEST_MS * 1000000ULL;
 	pthread_barrier_wait(&run.barrier);

@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "driver.h"
+#include "mailbox.h"
 
 #define POLLS_MAX	16384u	/* recorded by a CPU; later polls are not */
 #define CALIBRATIONS	2	/* before and after the polls */
@@ -39,20 +40,6 @@ struct run_options {
 };
 
 enum run_phase { RUN_WARM, RUN_MEASURE, RUN_STOP };
-
-#define MAILBOX_IOVAS	4096u
-
-/**
- * struct mailbox - pages that one CPU hands to another CPU
- * @sent: number of pages that the sender has written
- * @taken: number of pages that the receiver has read
- * @iovas: a ring
- */
-struct mailbox {
-	u64 sent;
-	u64 taken NATIVE_LINE;
-	u64 iovas[MAILBOX_IOVAS] NATIVE_LINE;
-} NATIVE_LINE;
 
 /**
  * struct worker - a CPU of a run; its thread writes, and others read when the thread waits
@@ -133,17 +120,11 @@ extern struct run run;
 /* Zeroed memory that starts on a line. */
 void *run_alloc(size_t count, size_t bytes);
 
-/* Make per-CPU data of CPU @id the data of the calling thread. */
-void run_become(u32 id);
-
 /* Returns the mailbox from one CPU to another. */
 static inline struct mailbox *run_mailbox(u32 from, u32 to)
 {
 	return &run.mailboxes[(size_t)from * run.options.count + to];
 }
-
-/* Take the next page of a mailbox; false if there is none. */
-bool mailbox_take(struct mailbox *mailbox, u64 *iova);
 
 /* Unmap a page or a copy. */
 void worker_unmap(u64 iova);

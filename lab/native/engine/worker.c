@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A CPU at work; see run.h. */
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "run.h"
 
 #define CALIBRATED	20000u	/* operations of a calibration */
@@ -144,25 +139,7 @@ static void end_poll(void)
 	}
 }
 
-/* ---- mailboxes ---- */
-
-static bool mailbox_send(struct mailbox *mailbox, u64 iova)
-{
-	if (mailbox->sent - xs_load_acquire(&mailbox->taken) == MAILBOX_IOVAS)
-		return false;
-	mailbox->iovas[mailbox->sent % MAILBOX_IOVAS] = iova;
-	xs_store_release(&mailbox->sent, mailbox->sent + 1);
-	return true;
-}
-
-bool mailbox_take(struct mailbox *mailbox, u64 *iova)
-{
-	if (xs_load_acquire(&mailbox->sent) == mailbox->taken)
-		return false;
-	*iova = mailbox->iovas[mailbox->taken % MAILBOX_IOVAS];
-	xs_store_release(&mailbox->taken, mailbox->taken + 1);
-	return true;
-}
+/* ---- handing over ---- */
 
 /*
  * Hands pages of the ring to other CPUs, and takes pages from other CPUs, at most as many as a
@@ -288,27 +265,12 @@ static void grow_pool(void)
 	pthread_mutex_unlock(&run.grow_lock);
 }
 
-static void pin(int cpu)
-{
-	char text[64];
-	cpu_set_t *set = CPU_ALLOC((size_t)cpu + 1);
-	size_t bytes = CPU_ALLOC_SIZE((size_t)cpu + 1);
-
-	CPU_ZERO_S(bytes, set);
-	CPU_SET_S((size_t)cpu, bytes, set);
-	if (sched_setaffinity(0, bytes, set)) {
-		snprintf(text, sizeof(text), "this process may not run on CPU %d", cpu);
-		native_fail(text);
-	}
-	CPU_FREE(set);
-}
-
 void *worker_main(void *data)
 {
 	struct worker *worker = data;
 
-	pin(run.options.cpus[worker->id]);
-	run_become(worker->id);
+	native_pin(run.options.cpus[worker->id]);
+	native_become(worker->id);
 	/* The main thread makes the engine. */
 	pthread_barrier_wait(&run.barrier);
 	pthread_barrier_wait(&run.barrier);

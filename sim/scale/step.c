@@ -12,7 +12,7 @@
 
 #define TRAP_FLAG	"0x100"
 
-static u64 counted;
+static u64 counted, last_pc;
 
 static void trapped(int signal, siginfo_t *info, void *context)
 {
@@ -21,7 +21,9 @@ static void trapped(int signal, siginfo_t *info, void *context)
 
 	(void)signal;
 	(void)info;
-	counted += pc >= (u64)path_text_begin && pc < (u64)path_text_end;
+	/* An instruction that repeats itself (rep) traps each time, and counts once. */
+	counted += pc != last_pc && pc >= (u64)path_text_begin && pc < (u64)path_text_end;
+	last_pc = pc;
 }
 
 /* Fail if the compiler has placed functions elsewhere, because then nothing would be counted. */

@@ -111,6 +111,8 @@ void tally_lock(struct tally_locks *locks, u64 address, bool fetched)
 	locks->taken++;
 	locks->fetched += fetched;
 	locks->waits += tally_now() != start;
+	if (tally_now() - start > locks->longest_ns)
+		locks->longest_ns = tally_now() - start;
 	holds->at[holds->next] = (struct hold) { tally_now(), 0, scale_cpu };
 }
 

@@ -24,11 +24,13 @@ enum tally_ns {
  * @taken:	acquisitions
  * @fetched:	acquisitions that fetched the lock's line from another CPU
  * @waits:	acquisitions while another CPU would have held the lock
+ * @longest_ns:	longest of these waits
  */
 struct tally_locks {
 	u64 taken;
 	u64 fetched;
 	u64 waits;
+	u64 longest_ns;
 };
 
 /*

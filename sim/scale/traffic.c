@@ -29,11 +29,13 @@ enum phase { PHASE_UNMAP, PHASE_MAP };
  * struct cpu - a CPU and the CPU's driver
  * @left:	buffers to take from the ring, or to map, in this poll
  * @inbox_left:	buffers of other CPUs to unmap in this poll
+ * @still:	buffers that stay mapped
  * @kept:	buffers unmapped by a batch-aware driver, freed after the driver's flush
  */
 struct cpu {
 	struct fifo ring;
 	struct fifo inbox;
+	struct fifo still;
 	struct fifo kept;
 	struct heap parked;
 	enum phase phase;
@@ -62,20 +64,22 @@ static u32 draw_pages(void)
 {
 	u32 lg2;
 
+	if (traffic.pages)
+		return traffic.pages;
 	if (!traffic.sizes || draw(16))
 		return 1;
 	lg2 = draw(6);
 	return (1u << lg2) + 1 + draw(1u << lg2);
 }
 
-static void map_one(struct cpu *cpu)
+static void map_one(struct fifo *to, u32 pages)
 {
-	struct packet packet = { .phys = memory_take(), .pages = draw_pages() };
+	struct packet packet = { .phys = memory_take(), .pages = pages };
 
 	CALL(packet.iova = path_map(engine, packet.phys, packet.pages));
 	if (!packet.iova)
 		scale_fail("the engine has no IOVA left");
-	fifo_add(&cpu->ring, &packet);
+	fifo_add(to, &packet);
 	traffic_count.maps++;
 	traffic_count.mapped_pages += packet.pages;
 }
@@ -153,7 +157,7 @@ static void do_one(struct cpu *cpu)
 {
 	tally_spend(PACKET_NS / 2 + draw(PACKET_NS));
 	if (cpu->phase == PHASE_MAP) {
-		map_one(cpu);
+		map_one(&cpu->ring, draw_pages());
 		if (!--cpu->left) {
 			cpu->polls++;
 			traffic_count.polls++;
@@ -218,35 +222,47 @@ struct xs_engine *traffic_begin(const struct traffic_config *config)
 		cpus[i].phase = PHASE_MAP;
 		cpus[i].left = TRAFFIC_RING;
 	}
+	for (u32 i = 0; i < config->kept; i++) {
+		scale_cpu = i % config->cpus;
+		map_one(&cpus[scale_cpu].still, 1);
+	}
 	return engine;
+}
+
+static void each_of(const struct fifo *fifo, void (*tell)(const struct packet *packet))
+{
+	for (u32 at = 0; at < fifo->count; at++)
+		tell(fifo_at(fifo, at));
 }
 
 void traffic_each(void (*tell)(const struct packet *packet))
 {
 	for (u32 i = 0; i < traffic.cpus; i++) {
-		for (u32 at = 0; at < cpus[i].ring.count; at++)
-			tell(fifo_at(&cpus[i].ring, at));
-		for (u32 at = 0; at < cpus[i].inbox.count; at++)
-			tell(fifo_at(&cpus[i].inbox, at));
+		each_of(&cpus[i].ring, tell);
+		each_of(&cpus[i].inbox, tell);
+		each_of(&cpus[i].still, tell);
 		for (u32 at = 0; at < cpus[i].parked.count; at++)
 			tell(&cpus[i].parked.packets[at]);
 	}
 }
 
+static void unmap_each(struct cpu *cpu, struct fifo *fifo)
+{
+	while (fifo->count) {
+		struct packet packet = fifo_take(fifo);
+
+		unmap_one(cpu, &packet);
+	}
+}
+
 static void unmap_all(struct cpu *cpu)
 {
-	struct packet packet;
-
-	while (cpu->ring.count) {
-		packet = fifo_take(&cpu->ring);
-		unmap_one(cpu, &packet);
-	}
-	while (cpu->inbox.count) {
-		packet = fifo_take(&cpu->inbox);
-		unmap_one(cpu, &packet);
-	}
+	unmap_each(cpu, &cpu->ring);
+	unmap_each(cpu, &cpu->inbox);
+	unmap_each(cpu, &cpu->still);
 	while (cpu->parked.count) {
-		packet = heap_take(&cpu->parked);
+		struct packet packet = heap_take(&cpu->parked);
+
 		unmap_one(cpu, &packet);
 	}
 	finish_poll(cpu);

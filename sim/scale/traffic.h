@@ -16,7 +16,9 @@
 #include "path.h"
 
 #define TRAFFIC_POLL	256
+#ifndef TRAFFIC_RING
 #define TRAFFIC_RING	512
+#endif
 
 enum traffic_life {
 	LIFE_SHORT,	/* a ring */
@@ -30,6 +32,8 @@ enum traffic_life {
  * @elsewhere:	percentage of buffers that another CPU unmaps
  * @aware:	the driver is batch-aware
  * @sizes:	one mapping in 16 has 2 to 64 pages, all others one page
+ * @pages:	size of every mapping, 0: as @sizes says
+ * @kept:	mappings of a page that are made before the rings, and stay
  * @end:	end of the IOVA space
  */
 struct traffic_config {
@@ -38,6 +42,8 @@ struct traffic_config {
 	u32 elsewhere;
 	bool aware;
 	bool sizes;
+	u32 pages;
+	u32 kept;
 	enum traffic_life life;
 	u64 seed;
 	u64 end;

@@ -17,7 +17,7 @@ comma := ,
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine allocators clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -114,6 +114,10 @@ native-engine: ## time the engine alone on real CPUs, for each policy [CPUS=1,2,
 	@$(python) -m xsmmu lab native-engine $(if $(CPUS),--cpus '$(CPUS)') \
 		$(foreach policy,$(subst $(comma), ,$(POLICIES)),--policy '$(policy)') \
 		$(if $(WAIT),--wait '$(WAIT)') $(if $(ROUNDS),--rounds '$(ROUNDS)')
+
+allocators: ## compare IOVA allocators under the same traffic: Linux's trees and caches, ours [ALLOCATORS=tree,blocks] [THREADS=1,2] [QUICK=1]
+	@$(python) -m xsmmu lab allocators $(if $(THREADS),--threads '$(THREADS)') $(if $(filter-out 0,$(QUICK)),--quick) \
+		$(foreach name,$(subst $(comma), ,$(ALLOCATORS)),--allocator '$(name)') $(if $(ROUNDS),--rounds '$(ROUNDS)')
 
 clean: ## remove results, the private root, Python packages and downloads
 	@lab/clean.sh

@@ -19,13 +19,13 @@ CPUS_MAX: Final = 64
 """CPUs that sim/scale has."""
 
 PARTS: Final = ("core", "sim/scale")
-_FLAGS = (
+FLAGS = (
     *("-std=gnu11", "-g", "-O2", "-fno-pie", "-mpopcnt", "-Icore/include", "-Isim/scale"),
     '-DXS_PLATFORM="platform_scale.h"',
     *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla", "-Wno-unused-parameter"),
 )
 _OBJECT = ("-r", "-nostdlib")
-_HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
+HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
 """A call at each access; loops are not replaced by memset(), which would have no such calls."""
 _IN_PLACE = ("-fno-toplevel-reorder", "-fno-reorder-functions", "-fno-reorder-blocks-and-partition")
 """The engine's code stays between the labels of path.c."""
@@ -42,10 +42,10 @@ def compiled(tools: root.Root, hooked: bool = True) -> Path:
     # The probes test the hooks.
     engine = ["sim/scale/path.c", *(["sim/scale/hook_test.c"] if hooked else [])]
     others = [file for file in files if file not in engine]
-    flags = (*_OBJECT, *(_HOOKED if hooked else _IN_PLACE))
-    unit = build.userspace(tools, "path.o", engine, (*_FLAGS, *flags), parts=PARTS, runs=False)
+    flags = (*_OBJECT, *(HOOKED if hooked else _IN_PLACE))
+    unit = build.userspace(tools, "path.o", engine, (*FLAGS, *flags), parts=PARTS, runs=False)
     libraries = (tools.inside(unit), "-lm")
-    return build.userspace(tools, "xsmmu-scale", others, (*_FLAGS, "-no-pie"), parts=PARTS, libraries=libraries)
+    return build.userspace(tools, "xsmmu-scale", others, (*FLAGS, "-no-pie"), parts=PARTS, libraries=libraries)
 
 
 def run(program: Path, *words: str) -> list[dict[str, Any]]:

@@ -234,7 +234,7 @@ def _claim(row: ClaimTable, where: str, runs: Mapping[str, Sequence[str]]) -> Cl
     for each in row.figure:
         _check_figure(each, f"{where}.figure '{each.name}'", known)
     statements = tuple(
-        Statement(each.says, tuple(_check(text, f"{where}.statement[{at}]", names, known) for text in each.checks))
+        Statement(each.says, tuple(read_check(text, f"{where}.statement[{at}]", names, known) for text in each.checks))
         for at, each in enumerate(row.statement)
     )
     return Claim(row.title, row.source, row.conditions, row.differs, row.figure, systems, statements)
@@ -282,7 +282,8 @@ def _in_results(path: str) -> bool:
     return True
 
 
-def _check(text: str, where: str, figures: Sequence[str], systems: Sequence[str]) -> Check:
+def read_check(text: str, where: str, figures: Sequence[str], systems: Sequence[str]) -> Check:
+    """Read a check, such as ``inv/page: FANDS < 0.5 * xSMMU``; `where` is its place in messages. Raises UserError."""
     figure, colon, rest = text.partition(": ")
     if not colon:
         raise UserError(f"{where}: '{text}' must begin with a figure and ': '")

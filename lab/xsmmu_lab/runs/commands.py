@@ -343,6 +343,62 @@ def native_engine(
 
 
 @lab.command()
+@click.option("--threads", metavar="N,N", help="Numbers of threads to time; default: 1,2,4,8,16.")
+@click.option("--allocator", multiple=True, help="Only this allocator; may be repeated.")
+@click.option("--workload", multiple=True, help="Only this workload; may be repeated.")
+@click.option("--quick", is_flag=True, help="Two workloads, on fewer modelled CPUs.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=7, show_default=True, help="Timed runs of each case.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder for the results; default: results/allocators.")
+@_json
+def allocators(
+    threads: str | None,
+    allocator: tuple[str, ...],
+    workload: tuple[str, ...],
+    quick: bool,
+    rounds: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare allocators of IOVAs under the same traffic: the kernel's trees and caches, and xsmmu's placements.
+
+    Needs no guest, no KVM and no root. Threads are timed on CPUs of this machine, where several may share a CPU; locks,
+    cache lines, tree and spread are counted in a model of 1, 8 and 32 CPUs, and repeat bit for bit.
+
+    \b
+    Examples:
+      xsmmu lab allocators
+      xsmmu lab allocators --quick
+      xsmmu lab allocators --allocator tree --allocator blocks --workload ring-33
+      xsmmu lab allocators --threads 1,2 --rounds 15 --json
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.allocators import page, table
+    from xsmmu_lab.allocators import run as the_run
+    from xsmmu_lab.native import engine
+    from xsmmu_lab.native.summary import SUMMARY
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    options = the_run.Options(
+        threads=engine.numbers_of(threads) if threads else None,
+        allocators=allocator,
+        workloads=workload,
+        quick=quick,
+        rounds=rounds,
+        output=output or the_run.FOLDER,
+    )
+    summary = the_run.run(options, Console(stderr=True))
+    pictures = page.write(summary, options.output)
+    if as_json:
+        sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    else:
+        table.show(summary)
+        for path in (options.output / SUMMARY, *pictures):
+            sys.stdout.write(f"{path}\n")
+
+
+@lab.command()
 def packages() -> None:
     """Build the Debian packages xsmmu-dkms and xsmmu from the checkout, in results/packages.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,14 +229,15 @@ def userspace(
     compiler: str = "gcc-14",
     libraries: Sequence[str] = (),
     runs: bool = True,
+    more: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Compile C files of `source_dir` into one program, cached by content.
 
     The program runs on the host directly: it contains the paths of the root's loader and libraries. `flags` may name
     folders (-I) relative to `source_dir`. Run the program by `run_userspace`. With `runs` false the output is not a
-    program and is linked as `flags` say.
+    program and is linked as `flags` say. `more` are files from elsewhere, by name.
     """
-    files = sources(source_dir, parts)
+    files = sources(source_dir, parts) | dict(more or {})
     link = [
         f"-Wl,--dynamic-linker={root.path / LOADER}",
         "-Wl,--disable-new-dtags",

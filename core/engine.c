@@ -159,7 +159,7 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 		mode |= XS_MODE_PROMISE;
 	if (holds &&
 	    !(row->flushes & (XS_FLUSH_BIT(XS_FLUSH_UNMAP) | XS_FLUSH_ORDINARY)))
-		mode |= XS_MODE_HELD;
+		mode |= row->placement == XS_PLACE_IDENTITY ? XS_MODE_IDENTITY : XS_MODE_HELD;
 	return mode;
 }
 
@@ -222,6 +222,9 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 {
 	bool moves = policy->placement != engine->policy->placement;
 	u32 mode;
+
+	if (policy->placement == XS_PLACE_IDENTITY)
+		xs_identity_prepare(engine);
 
 	/* No call marks pages at present: all marks are from an earlier policy. */
 	if (!xs_flushes_on(engine->policy, XS_FLUSH_BLOCK) &&
@@ -328,6 +331,7 @@ void xs_engine_trim(struct xs_engine *engine)
 			found = true;
 		}
 	} while (xs_space_end_trim(&engine->space, found));
+	xs_identity_trim(engine);
 }
 
 /* ---- set-up ---- */
@@ -399,6 +403,12 @@ int xs_engine_init(struct xs_engine *engine,
 			      config->backend, xs_depot_items(lg2),
 			      xs_depot_magazines(lg2, XS_DEPOT_PAGES),
 			      xs_depot_magazines(lg2, XS_CACHE_PAGES));
+	xs_identity_init(&engine->identity, config->identity, config->memory_pages);
+	/* Magazines of page placement look where a page belongs. */
+	if (engine->identity.size)
+		engine->reserves = true;
+	if (config->policy->placement == XS_PLACE_IDENTITY)
+		xs_identity_prepare(engine);
 	error = xs_space_init(&engine->space, config->ops, config->backend,
 			      config->start, config->end);
 	if (error)
@@ -451,6 +461,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 		xs_depot_destroy(&engine->depots[lg2]);
 	if (engine->pool.chunks)
 		xs_pool_destroy(&engine->pool);
+	xs_identity_destroy(engine);
 	/* Before the leaves, which own the other records. */
 	xs_tears_free(engine);
 	xs_space_destroy(&engine->space);

@@ -31,6 +31,9 @@ struct xs_taken {
 /* Set in the key of a record that is taken after a record that is left. */
 #define XS_KEY_TAKING	(1ULL << 63)
 
+/* Key of a taken record of a page without an IOVA that goes back. */
+#define XS_KEY_BARE	xs_key_of(0, 0, 1)
+
 static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   enum xs_flush_point cause, const struct xs_taken *taken,
 			   u32 ranges, u64 oldest_ns)
@@ -71,14 +74,10 @@ static u64 xs_since(u64 now_ns, u64 began_ns)
 /* ---- take ---- */
 
 /* Adds pages to the last extent if they are its neighbours, or begins another extent. */
-static void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 key)
+static xs_inline void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 page, u32 pages)
 {
-	u64 page = xs_key_page(key);
-	u32 pages = xs_key_pages(key);
 	u64 *last = &extents[taken->extents - 1];
 
-	taken->pages += pages;
-	taken->records++;
 	if (taken->extents && xs_extent_page(*last) + xs_extent_pages(*last) == page) {
 		*last += pages;
 	} else if (taken->extents && page + pages == xs_extent_page(*last)) {
@@ -86,6 +85,27 @@ static void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 key)
 	} else {
 		extents[taken->extents++] = page << 16 | pages;
 	}
+}
+
+/*
+ * Takes a record. The entry of a page of the identity window is another matter (identity.h): if
+ * this flush does not remove it, nothing is left of the record but a reference. Returns the key.
+ */
+static u64 xs_flush_take_record(struct xs_engine *engine, struct xs_cpu *cpu,
+				struct xs_taken *taken, struct xs_record *record, u64 key)
+{
+	u64 page = xs_key_page(key);
+	u32 pages = xs_key_pages(key);
+
+	taken->pages += pages;
+	taken->records++;
+	if (xs_likely(!xs_identity_has(&engine->identity, page)) ||
+	    xs_identity_take(engine, page, cpu->id)) {
+		xs_flush_add(cpu->batch.extents, taken, page, pages);
+		return key;
+	}
+	xs_store(&record->key, XS_KEY_BARE);
+	return XS_KEY_BARE;
 }
 
 /* True if the record is valid and part of the flush. */
@@ -137,8 +157,9 @@ static xs_inline u64 xs_flush_take_contiguous(struct xs_batch *batch,
  * Collects the pages of the valid records as extents. Up to the first record that is left, a
  * record's position says that it was taken; after it, a mark in the key does.
  */
-static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
+static void xs_flush_take(struct xs_engine *engine, struct xs_cpu *cpu, struct xs_taken *taken)
 {
+	struct xs_batch *batch = &cpu->batch;
 	u64 at = batch->tail;
 
 	taken->first_left = taken->end;
@@ -153,10 +174,11 @@ static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 			continue;
 		}
 		at++;
-		xs_flush_add(batch->extents, taken, key);
+		key = xs_flush_take_record(engine, cpu, taken, record, key);
 		if (xs_unlikely(at > taken->first_left))
 			xs_store(&record->key, key | XS_KEY_TAKING);
-		else if (xs_likely(!(key & 0xffff)) &&
+		else if (xs_likely(!(key & 0xffff)) && taken->extents &&
+			 xs_likely(!xs_identity_has(&engine->identity, xs_key_page(key))) &&
 			 xs_key_page(key) + 1 ==
 				 xs_extent_page(batch->extents[taken->extents - 1]) +
 				 xs_extent_pages(batch->extents[taken->extents - 1]))
@@ -172,16 +194,16 @@ static xs_noinline void xs_flush_stick(struct xs_engine *engine,
 				       u32 pages)
 {
 	taken->stuck += pages;
-	xs_stuck_mark(engine, page, pages);
+	if (xs_identity_has(&engine->identity, page))
+		xs_identity_stick(engine, page, pages);
+	else
+		xs_stuck_mark(engine, page, pages);
 }
 
 /*
- * Pages that a page-table page maps, with 8 bytes each. A removal that covers all of them frees
- * the page-table page: the invalidation then loses its hint, and the next map needs a new
- * page-table page. So no removal covers all.
+ * A removal that covers all pages of a page-table page frees the page-table page: the invalidation
+ * then loses its hint, and the next map needs a new page-table page. So no removal covers all.
  */
-#define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
-
 static void xs_flush_remove(struct xs_engine *engine, const u64 *extents,
 			    struct xs_taken *taken, xs_gather_t *gather)
 {
@@ -246,6 +268,8 @@ static xs_inline void xs_record_release(struct xs_engine *engine,
 	if (xs_likely(xs_ref_can_be_held(record->ref)))
 		xs_ref_release(record->ref);
 	if (back == XS_BACK_BLOCKS || !pages)
+		return;
+	if (back == XS_BACK_LOOKED && xs_identity_has(&engine->identity, page))
 		return;
 	if (xs_likely(pages == 1) && back == XS_BACK_RANGES &&
 	    xs_likely(xs_place_back_fast(engine, cpu, page)))
@@ -326,8 +350,14 @@ static u32 xs_record_release_unless_stuck(struct xs_engine *engine, struct xs_cp
 {
 	u64 page = xs_key_page(key);
 
-	/* A removal covers whole mappings. */
-	if (xs_stuck_has(engine, page)) {
+	if (xs_identity_has(&engine->identity, page)) {
+		if (xs_identity_is_stuck(engine, page)) {
+			if (record->ref != XS_REF_NONE)
+				xs_identity_keep(engine, page, record->ref);
+			return 0;
+		}
+	} else if (key != XS_KEY_BARE && xs_stuck_has(engine, page)) {
+		/* A removal covers whole mappings. */
 		if (record->ref == XS_REF_UNHELD)
 			xs_stuck_hold(engine, page, xs_key_pages(key));
 		else
@@ -416,6 +446,8 @@ static void xs_flush_bury(struct xs_engine *engine, const u64 *extents, u32 coun
 		while (page < end) {
 			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
 
+			if (xs_identity_has(&engine->identity, page))
+				return;
 			if (stop > end)
 				stop = end;
 			xs_a64_andnot_relaxed(&xs_space_block(&engine->space, page)->dead,
@@ -436,6 +468,8 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 		u64 page = xs_extent_page(extents[i]);
 		u64 end = page + xs_extent_pages(extents[i]);
 
+		if (xs_identity_has(&engine->identity, page))
+			return;
 		while (page < end) {
 			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
 			struct xs_block *block =
@@ -453,6 +487,16 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 				xs_place_back_block(engine, cpu, block, mask);
 			page = stop;
 		}
+	}
+}
+
+/* Makes the removed pages of the identity window absent. The extents are sorted. */
+static void xs_flush_identity_back(struct xs_engine *engine, const u64 *extents, u32 count)
+{
+	while (count && xs_identity_has(&engine->identity, xs_extent_page(extents[count - 1]))) {
+		count--;
+		xs_identity_done(engine, xs_extent_page(extents[count]),
+				 xs_extent_pages(extents[count]));
 	}
 }
 
@@ -504,6 +548,22 @@ static xs_noinline void xs_flush_end_unended(struct xs_engine *engine, struct xs
 
 /* ---- the flush ---- */
 
+/* Removes and invalidates the taken extents. Returns as xs_flush_invalidate(). */
+static xs_inline u32 xs_flush_extents(struct xs_engine *engine, struct xs_cpu *cpu,
+				      enum xs_flush_point cause, struct xs_taken *taken)
+{
+	struct xs_batch *batch = &cpu->batch;
+	xs_gather_t gather;
+
+	taken->extents = xs_extents_join(batch->extents, taken->extents);
+	/* The policy may have changed since the unmaps. */
+	if (cause == XS_FLUSH_DRAIN)
+		xs_flush_bury(engine, batch->extents, taken->extents);
+	xs_ops(engine)->gather_init(&gather);
+	xs_flush_remove(engine, batch->extents, taken, &gather);
+	return xs_flush_invalidate(engine, batch->extents, taken, &gather);
+}
+
 static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 			  enum xs_flush_point cause, const struct xs_block *block)
 {
@@ -512,9 +572,8 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 		.policy = xs_policy_of(engine),
 		.block = block,
 	};
-	xs_gather_t gather;
 	u64 oldest_ns, now;
-	u32 ranges;
+	u32 ranges = 0;
 
 	/* From now on appends wait for the lock, except appends in progress. */
 	xs_store(&batch->limit, 0);
@@ -522,20 +581,17 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 	if (!block)
 		xs_a64_swap(&batch->promised, 0);
 	taken.end = xs_a64_read(&batch->head);
-	xs_flush_take(batch, &taken);
-	if (taken.extents) {
+	xs_flush_take(engine, cpu, &taken);
+	if (taken.records) {
 		oldest_ns = *xs_batch_began_ns(batch, batch->tail);
-		taken.extents = xs_extents_join(batch->extents, taken.extents);
-		/* The policy may have changed since the unmaps. */
-		if (cause == XS_FLUSH_DRAIN)
-			xs_flush_bury(engine, batch->extents, taken.extents);
-		xs_ops(engine)->gather_init(&gather);
-		xs_flush_remove(engine, batch->extents, &taken, &gather);
-		ranges = xs_flush_invalidate(engine, batch->extents, &taken, &gather);
+		/* Without an extent all pages are mapped again (identity.h). */
+		if (xs_likely(taken.extents))
+			ranges = xs_flush_extents(engine, cpu, cause, &taken);
 		now = xs_ops(engine)->clock(xs_backend(engine));
 		xs_flush_release(engine, cpu, &taken, now);
-		if (taken.policy->placement == XS_PLACE_BLOCK)
+		if (taken.policy->placement != XS_PLACE_PAGE)
 			xs_flush_back(engine, cpu, &taken);
+		xs_flush_identity_back(engine, batch->extents, taken.extents);
 		xs_flush_count(engine, cpu, cause, &taken, ranges,
 			       xs_since(now, oldest_ns));
 	}

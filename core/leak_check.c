@@ -67,7 +67,12 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 		}
 		first += XS_LEAF_PAGES;
 	}
-	return false;
+	first = from;
+	if (!xs_identity_next(engine, &first))
+		return false;
+	*iova = first << XS_PAGE_LG2;
+	*pages = 1;
+	return true;
 }
 
 /* ---- the leak check ---- */
@@ -96,7 +101,7 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 /* Pages of mappings, and pages that are unmapped and not flushed. */
 static u64 xs_count_given(struct xs_engine *engine)
 {
-	u64 given = 0, page = 0;
+	u64 given = xs_identity_given(engine), page = 0;
 	struct xs_leaf *leaf;
 
 	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &page))) {
@@ -136,7 +141,8 @@ s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum)
 
 	xs_engine_stats(engine, sum);
 	deferred = (s64)(xs_counts_unmapped(&sum->counts) -
-			 sum->counts.immediate_pages - sum->flushed_pages);
+			 sum->counts.immediate_pages - sum->counts.kept_unmaps -
+			 sum->flushed_pages);
 	broken = xs_warn_once(live < 0, "more unmapped than mapped");
 	broken |= xs_warn_once(deferred < 0, "more flushed than deferred");
 	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);

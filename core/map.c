@@ -139,8 +139,19 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	u64 iova = 0;
 	int error;
 
-	if (policy->placement == XS_PLACE_PAGE)
+	if (policy->placement == XS_PLACE_IDENTITY) {
+		iova = xs_identity_map(engine, phys, prot, last);
+		if (xs_likely(iova != XS_IDENTITY_NOT)) {
+			if (xs_unlikely(iova == XS_IDENTITY_REFUSED))
+				iova = 0;
+			else
+				xs_count_map(engine, 1);
+			xs_exit();
+			return iova;
+		}
+	} else if (policy->placement == XS_PLACE_PAGE) {
 		iova = xs_map_one_range(engine, policy, last);
+	}
 	if (!iova)
 		iova = xs_place(engine, policy, 1, last);
 	if (xs_likely(iova)) {
@@ -156,6 +167,24 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	}
 	xs_exit();
 	return iova;
+}
+
+/*
+ * xs_engine_map_one() under identity placement, a function without calls for a page that is
+ * present. Exits.
+ */
+static xs_noinline xs_no_canary u64 xs_map_one_identity(struct xs_engine *engine, u64 phys,
+							u32 prot, u64 last)
+{
+	u64 page = (phys >> XS_PAGE_LG2) + engine->identity.first;
+	xs_atomic64_t *word = xs_identity_word(&engine->identity, page);
+
+	if (xs_unlikely(!word || prot > XS_IDENTITY_PROT_MAX || page << XS_PAGE_LG2 > last) ||
+	    xs_unlikely(!xs_identity_share(word, prot)))
+		return xs_map_one_any(engine, phys, prot, last);
+	xs_count_map(engine, 1);
+	xs_exit();
+	return page << XS_PAGE_LG2;
 }
 
 /*
@@ -204,7 +233,8 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	if (xs_likely(mode & XS_MODE_LOCAL))
 		iova = xs_take_local(xs_count_cpu(engine->counts), last, &block);
 	if (xs_unlikely(!iova))
-		return xs_map_one_any(engine, phys, prot, last);
+		return mode & XS_MODE_IDENTITY ? xs_map_one_identity(engine, phys, prot, last) :
+						 xs_map_one_any(engine, phys, prot, last);
 	/*
 	 * Before the map: after it, the compiler would save three more registers for each page.
 	 * No right unmap names the page before the map has returned the IOVA, so none sees the

@@ -16,6 +16,7 @@
 #include "flush.c"
 #include "stuck.c"
 #include "place.c"
+#include "identity.c"
 #include "map.c"
 #include "unmap.c"
 #include "tear.c"

@@ -422,9 +422,9 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 {
 	if (pages > XS_BLOCK_PAGES)
 		return xs_space_alloc_extent(&engine->space, pages, last);
-	if (policy->placement == XS_PLACE_BLOCK)
-		return xs_place_in_block(engine, cpu, pages, last);
-	return xs_place_range(engine, cpu, pages, last);
+	if (policy->placement == XS_PLACE_PAGE)
+		return xs_place_range(engine, cpu, pages, last);
+	return xs_place_in_block(engine, cpu, pages, last);
 }
 
 void xs_place_drain(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -591,11 +591,11 @@ static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	if (!rest)
 		return;
-	if (policy->placement == XS_PLACE_BLOCK) {
+	if (policy->placement == XS_PLACE_PAGE) {
+		xs_place_back_block(engine, cpu, block, rest);
+	} else {
 		xs_a64_set(&block->reserved, rest);
 		xs_store(&engine->reserves, true);
-	} else {
-		xs_place_back_block(engine, cpu, block, rest);
 	}
 }
 

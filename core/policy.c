@@ -61,6 +61,23 @@ const struct xs_policy xs_policies[] = {
 		.hold = XS_HOLD_PAGES,
 		.window_us = 1000,
 		.batch_pages = 1024,
+	}, {
+		.name = "strict-identity",
+		.placement = XS_PLACE_IDENTITY,
+		.flushes = XS_FLUSH_BIT(XS_FLUSH_UNMAP),
+		.scope = XS_SCOPE_RANGE,
+		.hold = XS_HOLD_IOVA,
+		.window_us = 1000,
+		.batch_pages = 1,
+	}, {
+		.name = "fused-identity",
+		.placement = XS_PLACE_IDENTITY,
+		.flushes = XS_DEFERRED | XS_FLUSH_BIT(XS_FLUSH_POLL) |
+			 XS_FLUSH_BIT(XS_FLUSH_EXPLICIT),
+		.scope = XS_SCOPE_AUTO,
+		.hold = XS_HOLD_PAGES,
+		.window_us = 1000,
+		.batch_pages = 1024,
 	},
 };
 

@@ -43,6 +43,7 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	/* In the opposite order of counting: a page is unmapped before it is flushed. */
 	into->immediate += xs_load_acquire(&from->immediate);
 	into->immediate_pages += xs_load_acquire(&from->immediate_pages);
+	into->kept_unmaps += xs_load_acquire(&from->kept_unmaps);
 	into->unmaps += xs_load_acquire(&from->unmaps);
 	into->unmap_extra_pages += xs_load_acquire(&from->unmap_extra_pages);
 	into->maps += xs_load(&from->maps);
@@ -51,6 +52,8 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->immediate_domain += xs_load(&from->immediate_domain);
 	into->immediate_global += xs_load(&from->immediate_global);
 	into->bad_unmaps += xs_load(&from->bad_unmaps);
+	into->identity_writes += xs_load(&from->identity_writes);
+	into->identity_misses += xs_load(&from->identity_misses);
 	into->stuck_pages += xs_load(&from->stuck_pages);
 	into->copied_unmaps += xs_load_acquire(&from->copied_unmaps);
 	into->copied_maps += xs_load(&from->copied_maps);

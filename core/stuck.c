@@ -89,8 +89,7 @@ static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 	return any;
 }
 
-/* Counts @pages removed pages and the commands sent. The CPU's lock is held. */
-static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
+void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   u32 pages, const struct xs_commands *sent)
 {
 	cpu->stats.commands_page += sent->page;
@@ -186,6 +185,7 @@ u64 xs_engine_retry(struct xs_engine *engine)
 	if (!xs_engine_stuck_pages(engine))
 		return 0;
 	xs_pool_retry(&engine->pool);
+	xs_identity_retry(engine);
 	do {
 		xs_flags_t flags = xs_lock_irqsave(&engine->space.lock);
 

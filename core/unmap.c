@@ -413,6 +413,19 @@ static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
 	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_FAILED_MAP);
 }
 
+static bool xs_unmap_identity(struct xs_engine *engine, u64 iova, u32 pages, enum xs_unmap how)
+{
+	bool unmapped;
+
+	xs_enter();
+	if (how == XS_UNMAP_PROMISE && pages == 1)
+		unmapped = xs_identity_unmap_one(engine, iova >> XS_PAGE_LG2, true);
+	else
+		unmapped = xs_identity_unmap(engine, iova, pages, how == XS_UNMAP_NOW);
+	xs_exit();
+	return unmapped;
+}
+
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 				 enum xs_unmap how)
 {
@@ -423,6 +436,8 @@ static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 
 	bool unmapped;
 
+	if (xs_unlikely(xs_identity_has(&engine->identity, claim.page)))
+		return xs_unmap_identity(engine, iova, pages, how);
 	if (pages > XS_BLOCK_PAGES)
 		return xs_unmap_extent(engine, iova, pages, how);
 	xs_enter();
@@ -513,8 +528,8 @@ static xs_inline bool xs_slot_claim_for(xs_slot_t *slot, u64 *found,
 }
 
 /*
- * xs_engine_unmap_one*() under a policy that holds no pages, flushes inside the unmap, or
- * flushes empty blocks. Exits. A function for each @how.
+ * xs_engine_unmap_one*() under a policy that holds no pages, flushes inside the unmap, flushes
+ * empty blocks, or has identity placement. Exits. A function for each @how.
  */
 static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
 					    enum xs_unmap how)
@@ -524,11 +539,18 @@ static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
 	bool promise = how == XS_UNMAP_PROMISE && xs_policy_waits(policy);
 	bool now = policy->flushes & (XS_FLUSH_BIT(XS_FLUSH_UNMAP) |
 				      XS_FLUSH_ORDINARY) && !promise;
-	xs_slot_t *slot = xs_space_slot(&engine->space, page);
-	u64 found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
 	struct xs_block *empty;
 	struct xs_batch *batch;
+	xs_slot_t *slot;
+	u64 found;
 
+	if (xs_identity_has(&engine->identity, page)) {
+		xs_identity_unmap_one(engine, page, how == XS_UNMAP_PROMISE);
+		xs_exit();
+		return;
+	}
+	slot = xs_space_slot(&engine->space, page);
+	found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
 	if (xs_unlikely(!xs_slot_is_one(found)) ||
 	    (policy->hold == XS_HOLD_PAGES && !now && !promise) ||
 	    xs_unlikely(!xs_slot_claim_for(slot, &found, promise))) {
@@ -567,6 +589,59 @@ xs_unmap_one_bare_deferred(struct xs_engine *engine, u64 iova)
 	xs_unmap_one_bare_how(engine, iova, XS_UNMAP_PROMISE);
 }
 
+/* Handles a page of the identity window that is held and needs a record. Exits. */
+static xs_noinline void xs_unmap_one_identity_rest(struct xs_engine *engine, u64 page, xs_ref_t ref)
+{
+	xs_identity_defer(engine, page, ref, false);
+	xs_exit();
+}
+
+/*
+ * xs_engine_unmap_one() under a policy that holds pages and has identity placement: a function
+ * without calls for the last mapping of a page. Exits.
+ */
+static xs_noinline xs_no_canary void xs_unmap_one_identity(struct xs_engine *engine, u64 iova)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	xs_counts_t *counts = engine->counts;
+	struct xs_cpu *cpu = xs_count_cpu(counts);
+	u64 pending = xs_word_cpu(cpu->id, false);
+	xs_atomic64_t *word = xs_identity_word(&engine->identity, page);
+	xs_ref_t ref;
+	u64 found;
+
+	if (xs_unlikely(!word))
+		goto any;
+	found = xs_a64_read(word);
+	if (xs_unlikely((found & (XS_WORD_STATE | XS_WORD_COUNT)) != (XS_WORD_PRESENT | 1)))
+		goto any;
+	if ((found & XS_WORD_CPU) == pending) {
+		if (xs_unlikely(!xs_a64_try(word, &found, found - 1)))
+			goto any;
+		xs_count(counts, unmaps, 1);
+		xs_count(counts, kept_unmaps, 1);
+		xs_exit();
+		return;
+	}
+	/* Before the word, see xs_identity_unmap_deferred(). */
+	ref = xs_ref_of(xs_identity_phys(&engine->identity, page));
+	if (xs_unlikely(!xs_ref_can_be_held(ref)) || xs_unlikely(!xs_ref_hold_fast(ref)))
+		goto any;
+	if (xs_unlikely(!xs_a64_try(word, &found, ((found - 1) & ~XS_WORD_CPU) | pending))) {
+		xs_ref_release(ref);
+		goto any;
+	}
+	xs_count(counts, unmaps, 1);
+	if (xs_unlikely(!xs_batch_append_fast(&cpu->batch, page, ref))) {
+		xs_unmap_one_identity_rest(engine, page, ref);
+		return;
+	}
+	xs_exit();
+	return;
+any:
+	xs_unmap_one_any(engine, iova, XS_UNMAP_DEFER);
+}
+
 /* xs_engine_unmap() of a single page, at any address in the page. */
 static xs_inline void xs_engine_unmap_one(struct xs_engine *engine, u64 iova)
 {
@@ -576,10 +651,15 @@ static xs_inline void xs_engine_unmap_one(struct xs_engine *engine, u64 iova)
 	xs_slot_t *slots;
 	xs_ref_t ref;
 	u64 found;
+	u32 mode;
 
 	xs_enter();
-	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_HELD))) {
-		xs_unmap_one_bare(engine, iova);
+	mode = xs_load(&engine->mode);
+	if (xs_unlikely(!(mode & XS_MODE_HELD))) {
+		if (mode & XS_MODE_IDENTITY)
+			xs_unmap_one_identity(engine, iova);
+		else
+			xs_unmap_one_bare(engine, iova);
 		return;
 	}
 	slots = xs_space_slots(&engine->space, page);

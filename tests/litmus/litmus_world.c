@@ -8,7 +8,9 @@
 #include "litmus_world.h"
 
 #define PHYS_PAGES	128
-#define IOVA_PAGES	(LITMUS_BLOCKS * XS_BLOCK_PAGES)
+#define SPACE_PAGES	(LITMUS_BLOCKS * XS_BLOCK_PAGES)
+#define IOVA_PAGES	(SPACE_PAGES + PHYS_PAGES)	/* with the window of identity placement */
+#define WINDOW		(1ULL << 40)
 
 struct xs_engine engine;
 
@@ -23,6 +25,9 @@ static struct {
 	u64 sticks[IOVA_PAGES];		/* the next removal fails */
 	u64 reached[PHYS_PAGES];	/* number of IOVA pages, mapped or stale */
 	u64 held[PHYS_PAGES];
+	u64 refs[PHYS_PAGES];		/* atomic; in use if COUNTED */
+	enum { PLAIN, SHARED, COUNTED } kind[PHYS_PAGES];
+	u64 pruned;			/* of the window's page-table page */
 	u64 unmapping[EX_THREADS];	/* by thread: a page of memory + 1 */
 	struct xs_counts counts[LITMUS_CPUS];
 	u64 memory[PHYS_PAGES];		/* a page's bytes: the page's number + 1 */
@@ -30,6 +35,7 @@ static struct {
 	u64 timers[LITMUS_CPUS];
 	u64 polled[LITMUS_CPUS];	/* by the CPU itself, as in Linux */
 	u64 clock_ns;
+	u64 refuses;			/* maps */
 	const char *expected;
 	xs_lock_t lock;
 	bool tears;
@@ -46,28 +52,58 @@ const struct ex_dependency world_dependencies[] = {
 
 /* ---- the backend's operations ---- */
 
-/* Pages above 4 GiB are the upper half. */
+/* Pages above 4 GiB are the upper half; the window follows. */
 static u32 page_of(u64 iova)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (page >> XS_NEAR_LG2)
-		page -= (1ULL << XS_NEAR_LG2) - IOVA_PAGES / 2;
+	if (iova >= WINDOW)
+		page -= (WINDOW >> XS_PAGE_LG2) - SPACE_PAGES;
+	else if (page >> XS_NEAR_LG2)
+		page -= (1ULL << XS_NEAR_LG2) - SPACE_PAGES / 2;
 	ex_assert(page < IOVA_PAGES);
 	return (u32)page;
+}
+
+/* Several CPUs at once may map and remove memory that is not PLAIN. */
+static void reach(u64 behind, u64 change)
+{
+	if (world.kind[behind] == COUNTED)
+		ex_rmw(&world.reached[behind], 8, EX_ADD, change,
+		       EX_SITE(EX_RELAXED, "world: reach"));
+	else if (world.kind[behind] == PLAIN)
+		world.reached[behind] += change;
+}
+
+/* The window's page-table page: no use while it is pruned. */
+static void use_table(u32 page)
+{
+	ex_assert(page < SPACE_PAGES || world.pruned != ~0ULL);
+}
+
+static void world_prune(void *unused, u64 iova, u64 pages)
+{
+	if (iova < WINDOW)
+		return;
+	world.pruned++;
+	for (u32 i = SPACE_PAGES; i < IOVA_PAGES; i++)
+		ex_assert(world.state[i] == VACANT);
 }
 
 static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = page_of(iova), behind = (u32)(phys >> XS_PAGE_LG2);
 
+	if (ex_load(&world.refuses, 8, EX_SITE(EX_RELAXED, "world: refuses")))
+		return -1;
+	use_table(page);
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == VACANT);
 		world.state[page + i] = MAPPED;
 		world.behind[page + i] = behind + i;
 		if (prot & XS_MAP_UNFLUSHED)
 			world.unflushed[page + i] = true;
-		world.reached[behind + i]++;
+		reach(behind + i, 1);
 	}
 	return 0;
 }
@@ -103,6 +139,7 @@ static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 	u32 page = page_of(iova);
 	bool stuck = sticks(page, pages);
 
+	use_table(page);
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == MAPPED);
 		ex_assert(gather->count < LITMUS_REMOVED);
@@ -177,7 +214,7 @@ static void world_invalidate(void *unused, xs_gather_t *gather,
 			continue;
 		ex_assert(world.state[page] == STALE);
 		world.state[page] = VACANT;
-		world.reached[world.behind[page]]--;
+		reach(world.behind[page], -1ULL);
 	}
 	if (gather->part)
 		xs_unlock_irqrestore(&world.lock, flags);
@@ -255,6 +292,7 @@ static const struct xs_backend_ops ops = {
 	.remove = world_remove,
 	.remove_again = world_remove_again,
 	.stuck = world_stuck,
+	.prune = world_prune,
 	.remove_part = world_remove_part,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
@@ -309,8 +347,12 @@ u32 xs_ref_span(xs_ref_t ref, u64 phys)
 
 bool xs_ref_hold(xs_ref_t ref)
 {
-	ex_assert(phys_of(ref) < PHYS_PAGES);
-	world.held[phys_of(ref)]++;
+	u32 page = phys_of(ref);
+
+	ex_assert(page < PHYS_PAGES);
+	if (world.kind[page] == COUNTED)
+		return world_get(page);
+	world.held[page]++;
 	return true;
 }
 
@@ -320,6 +362,10 @@ void xs_ref_release(xs_ref_t ref)
 	u32 page = phys_of(ref);
 
 	ex_assert(page < PHYS_PAGES);
+	if (world.kind[page] == COUNTED) {
+		world_put(page);
+		return;
+	}
 	ex_assert(world.held[page]);
 	ex_assert(world.unmapping[ex_thread()] == page + 1 || world_is_gone(page));
 	world.held[page]--;
@@ -351,6 +397,10 @@ void world_begin(const char *policy)
 		.policy = xs_policy_find(policy),
 	};
 
+	if (config.policy->placement == XS_PLACE_IDENTITY) {
+		config.identity = WINDOW;
+		config.memory_pages = PHYS_PAGES;
+	}
 	memset(&world, 0, sizeof(world));
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		world.memory[i] = i + 1;
@@ -404,6 +454,54 @@ u64 world_map_page(u32 phys)
 	return iova;
 }
 
+void world_share(u32 phys)
+{
+	world.kind[phys] = SHARED;
+}
+
+void world_own(u32 phys, u32 refs)
+{
+	world.kind[phys] = COUNTED;
+	world.refs[phys] = refs;
+}
+
+bool world_get(u32 phys)
+{
+	u64 refs;
+
+	if (world.kind[phys] != COUNTED)
+		return true;
+	refs = ex_load(&world.refs[phys], 8, EX_SITE(EX_RELAXED, "world: references"));
+	while (refs && !ex_try(&world.refs[phys], 8, &refs, refs + 1,
+			       EX_SITE(EX_RELAXED, "world: a reference more")))
+		;
+	return refs;
+}
+
+/* The last reference orders all others before, as in Linux. */
+void world_put(u32 phys)
+{
+	u64 before;
+
+	if (world.kind[phys] != COUNTED)
+		return;
+	before = ex_rmw(&world.refs[phys], 8, EX_ADD, -1ULL,
+			EX_SITE(EX_FULL, "world: a reference less"));
+	ex_assert(before);
+	ex_assert(before > 1 || world_is_gone(phys));
+}
+
+u64 world_refs(u32 phys)
+{
+	return world.refs[phys];
+}
+
+void world_use(u64 iova, u32 phys)
+{
+	ex_assert(world.state[page_of(iova)] == MAPPED);
+	ex_assert(world.behind[page_of(iova)] == phys);
+}
+
 u64 world_map_unflushed(u32 phys)
 {
 	u64 iova = xs_engine_map_unflushed(&engine, (u64)phys << XS_PAGE_LG2, 1,
@@ -435,6 +533,8 @@ void world_unmap_promised(u64 iova)
 
 bool world_is_gone(u32 phys)
 {
+	if (world.kind[phys] == COUNTED)
+		return !ex_load(&world.reached[phys], 8, EX_SITE(EX_RELAXED, "world: reached"));
 	return !world.reached[phys];
 }
 
@@ -476,6 +576,11 @@ void world_tears(void)
 void world_stick(u64 iova)
 {
 	world.sticks[page_of(iova)] = true;
+}
+
+void world_refuse(void)
+{
+	ex_store(&world.refuses, 8, true, EX_SITE(EX_RELAXED, "world: refuse"));
 }
 
 void world_check(u32 mapped)

@@ -40,6 +40,25 @@ void world_unmap(u64 iova);
 void world_unmap_promised(u64 iova);
 
 /*
+ * Several CPUs may map page @phys at once: from setup(). Only world_use() looks at the page; it has
+ * no references that are counted.
+ */
+void world_share(u32 phys);
+
+/*
+ * Page @phys of memory has references, drivers have @refs at first: from setup(). A reference more,
+ * unless the memory is free; a reference less: nothing reaches a page without a reference. The
+ * number, from finish().
+ */
+void world_own(u32 phys, u32 refs);
+bool world_get(u32 phys);
+void world_put(u32 phys);
+u64 world_refs(u32 phys);
+
+/* A device uses the mapping of page @phys at @iova, which is not unmapped. */
+void world_use(u64 iova, u32 phys);
+
+/*
  * Map page @phys of memory without the flush that a device needs before use. world_is_usable()
  * returns whether the flush has been made for the page at @iova; fails as a data race unless
  * the caller is ordered after the flush.
@@ -72,6 +91,9 @@ void world_tears(void);
 
 /* The next removal of the page at @iova fails: from setup(). */
 void world_stick(u64 iova);
+
+/* From now on, the backend refuses maps. */
+void world_refuse(void);
 
 /*
  * From finish(): every deferred page has a timer, and the page's CPU is polled; after a drain,

@@ -5,7 +5,7 @@
 static const struct test *const files[] = {
 	policy_tests, stats_tests, slot_tests, space_tests, block_tests,
 	magazine_tests, batch_tests, pool_tests, engine_tests, place_tests, bad_unmap_tests,
-	stuck_tests, sequence_tests, thread_tests,
+	stuck_tests, identity_tests, sequence_tests, thread_tests,
 };
 
 static struct test_options asked;

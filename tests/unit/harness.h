@@ -30,6 +30,7 @@ extern const struct test engine_tests[];
 extern const struct test place_tests[];
 extern const struct test bad_unmap_tests[];
 extern const struct test stuck_tests[];
+extern const struct test identity_tests[];
 extern const struct test sequence_tests[];
 extern const struct test thread_tests[];
 

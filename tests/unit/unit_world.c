@@ -90,7 +90,7 @@ xs_ref_t xs_ref_of(u64 phys)
 {
 	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
 
-	CHECK(get(&memory->refs));
+	CHECK(get(&memory->refs) || the_world->frees_early);
 	if (fails_now(&the_world->ref_asked_in))
 		the_world->ref_asked(the_world);
 	switch (get(&memory->kind)) {
@@ -207,13 +207,17 @@ static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 	if (!CHECK(page + world->first_page) ||
 	    !CHECK(get(&world->memory[memory].refs)))
 		return false;
-	CHECK(page + 1 < pruning || page >= pruning + XS_LEAF_PAGES - 1 ||
-	      !pruning);
+	CHECK(page + 1 < pruning || page >= get(&world->pruning_end) || !pruning);
 	/* Free of stale translations, and mapped by no other mapping. */
 	if (!CHECK(try(&world->word[page], &none, word)))
 		return false;
 	add(&world->memory[memory].reach, 1);
 	return true;
+}
+
+static bool is_in_window(const struct world *world, u64 page)
+{
+	return xs_identity_has(&world->engine.identity, world->first_page + page);
 }
 
 /* A wait for all sections must include all maps, except maps in a driver's own blocks. */
@@ -266,7 +270,11 @@ static void check_entries(struct world *world, void **entries, u64 iova,
 		return;
 	}
 	block = xs_space_block(&world->engine.space, iova >> XS_PAGE_LG2);
-	CHECK(entries == &block->entries && block->small);
+	if (is_in_window(world, page))
+		CHECK(entries == xs_identity_entries(&world->engine.identity,
+						     iova >> XS_PAGE_LG2));
+	else
+		CHECK(entries == &block->entries && block->small);
 	known = xs_load(entries);
 	CHECK(!known || known == token_of(world, page));
 	xs_store(entries, token_of(world, page));
@@ -375,6 +383,9 @@ static void remove_page(struct world *world, xs_gather_t *gather, u64 page)
 	u64 word = get(&world->word[page]);
 	u64 owner = get(&world->owner[page]);
 
+	/* A bad unmap removes each page of the window that it names, as a whole mapping. */
+	if (is_in_window(world, page) && owner & OWNER_TORN)
+		put(&world->owner[page], owner &= ~(u64)OWNER_MAPPED);
 	while (CHECK(owner && !(owner & (OWNER_MAPPED | OWNER_REMOVED))) &&
 	       !try(&world->owner[page], &owner, owner | OWNER_REMOVED))
 		;
@@ -448,6 +459,8 @@ static int world_remove_again(void *opaque, xs_gather_t *gather, u64 iova,
 		return 0;
 	CHECK(!get(&world->removes_outside) ||
 	      (!test_is_entered(test_cpu()) && test_can_sleep()));
+	if (world->removing)
+		world->removing(world);
 	if (removal_fails(world))
 		return -XS_ENOMEM;
 	lose_tables(world, page, pages);
@@ -671,12 +684,30 @@ static void world_surplus(void *opaque)
 	add(&world->surplus, 1);
 }
 
-/* No CPU can have a block of the range, or take one. */
+/* The trim has the words of these pages. */
+static void check_busy(struct world *world, u64 page, u64 end)
+{
+	const struct xs_identity *identity = &world->engine.identity;
+
+	for (; page < end; page++) {
+		u64 at = page - identity->first;
+		struct xs_identity_table *table = &identity->tables[at >> XS_TABLE_LG2];
+
+		CHECK(xs_a64_read(&table->words[at & (XS_TABLE_PAGES - 1)]) == XS_WORD_BUSY);
+	}
+}
+
+/* No CPU can have a page of the range, or take one. */
 static void check_taken(struct world *world, u64 first, u64 end)
 {
 	struct xs_space *space = &world->engine.space;
-	xs_flags_t flags = xs_lock_irqsave(&space->lock);
+	xs_flags_t flags;
 
+	if (xs_identity_has(&world->engine.identity, first)) {
+		check_busy(world, first, end);
+		return;
+	}
+	flags = xs_lock_irqsave(&space->lock);
 	CHECK(xs_tree_find(&space->tree, 1, first / XS_BLOCK_PAGES,
 			   end / XS_BLOCK_PAGES) == XS_NO_BLOCK);
 	xs_unlock_irqrestore(&space->lock, flags);
@@ -695,6 +726,7 @@ static void world_prune(void *opaque, u64 iova, u64 pages)
 		return;
 	if (end > world->end_page)
 		end = world->end_page;
+	put(&world->pruning_end, end);
 	put(&world->pruning, first + 1);
 	test_point();
 	for (u64 page = first; page < end; page++)
@@ -714,7 +746,9 @@ static void world_flushed(void *opaque, u32 cpu, u32 cause, u32 pages,
 	(void)ranges;
 	(void)oldest_ns;
 	CHECK(cpu < world->cpus && cause < XS_FLUSH_COUNT && pages);
-	CHECK(sent->page + sent->domain + sent->global);
+	/* All pages of a flush may be mapped again. */
+	CHECK(sent->page + sent->domain + sent->global ||
+	      (world->engine.identity.size && cause != XS_FLUSH_UNMAP));
 	add(&world->flushed_calls, 1);
 	if (cause == XS_FLUSH_UNMAP)
 		return;
@@ -765,12 +799,18 @@ struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 	};
 	struct world *world = test_alloc(sizeof(*world));
 
+	if (config->identity) {
+		CHECK(config->blocks * XS_BLOCK_PAGES < WORLD_WINDOW);
+		engine.identity = config->start + WORLD_WINDOW * XS_PAGE_BYTES;
+		engine.memory_pages = WORLD_WINDOW_PAGES;
+	}
 	CHECK(config->blocks <= WORLD_BLOCKS_MAX && config->cpus <= TEST_CPUS);
 	the_world = world;
 	world->cpus = config->cpus;
 	world->first_page = config->start >> XS_PAGE_LG2;
 	world->rows[0].policy = config->policy;
-	world->end_page = config->blocks * XS_BLOCK_PAGES;
+	world->end_page = config->identity ? WORLD_WINDOW + WORLD_WINDOW_PAGES :
+					     config->blocks * XS_BLOCK_PAGES;
 	world->now_ns = 1000000;
 	world->alloc_fails_in = alloc_fails_in;
 	world->bare = config->bare;
@@ -794,7 +834,7 @@ void world_free(struct world *world)
 /* The statistics of a drained engine agree with the world's counts. */
 static void check_stats(const struct world *world, const struct xs_stats *sum)
 {
-	u64 exposed = 0;
+	u64 exposed = 0, unmapped;
 	u64 flushes = 0;
 
 	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
@@ -802,10 +842,9 @@ static void check_stats(const struct world *world, const struct xs_stats *sum)
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
 		flushes += sum->flushes[i];
 	/* The exposure of stuck pages is unknown. */
-	CHECK(exposed == xs_counts_unmapped(&sum->counts) ||
-	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
-	CHECK(xs_counts_unmapped(&sum->counts) ==
-	      sum->counts.immediate_pages + sum->flushed_pages);
+	unmapped = xs_counts_unmapped(&sum->counts) - sum->counts.kept_unmaps;
+	CHECK(exposed == unmapped || (exposed < unmapped && world->ever_stuck));
+	CHECK(unmapped == sum->counts.immediate_pages + sum->flushed_pages);
 	CHECK(sum->counts.stuck_pages == sum->unstuck_pages);
 	CHECK(!xs_engine_stuck_pages(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
@@ -930,6 +969,19 @@ static bool always(const struct world *world, u64 changes,
 	return true;
 }
 
+/* Has the engine mapped a page of the window again? Its owner may not know yet. No trim runs. */
+static bool is_revived(const struct world *world, u64 page)
+{
+	const struct xs_identity *identity = &world->engine.identity;
+	u64 at = world->first_page + page - identity->first;
+	const xs_atomic64_t *words;
+
+	if (!is_in_window(world, page) || !identity->tables)
+		return false;
+	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
+	return words && xs_a64_read(&words[at & (XS_TABLE_PAGES - 1)]) & XS_WORD_COUNT;
+}
+
 /* Returns the word of a page after the unmap's return, if still reachable; else 0. */
 static u64 word_left(const struct world *world, u64 page, u64 *owner)
 {
@@ -940,7 +992,7 @@ static u64 word_left(const struct world *world, u64 page, u64 *owner)
 		return 0;
 	left = get_next(&world->left[page]);
 	word = get_next(&world->word[page]);
-	if (word >> WORD_NUMBER_SHIFT != left ||
+	if (word >> WORD_NUMBER_SHIFT != left || is_revived(world, page) ||
 	    (get_next(&world->owner[page]) & ~(u64)OWNER_REMOVED) !=
 	    (*owner & ~(u64)OWNER_REMOVED))
 		return 0;
@@ -951,18 +1003,22 @@ static void note_before(struct world *world)
 {
 	u64 owner;
 
-	for (u32 page = 0; page < world->end_page; page++)
+	for (u32 page = 0; page < world->end_page; page++) {
 		world->before[page] = word_left(world, page, &owner) >>
 				      WORD_NUMBER_SHIFT;
+		world->before_serial[page] = owner / OWNER_SERIAL;
+	}
 }
 
-/* All pages unmapped before are unreachable. */
+/* All pages unmapped before are unreachable, unless they were mapped again. */
 static void check_before(const struct world *world)
 {
 	for (u32 page = 0; page < world->end_page; page++)
 		CHECK(!world->before[page] ||
-		      get(&world->word[page]) >> WORD_NUMBER_SHIFT !=
-			      world->before[page]);
+		      get_next(&world->word[page]) >> WORD_NUMBER_SHIFT !=
+			      world->before[page] ||
+		      is_revived(world, page) ||
+		      serial_at(world, page) != world->before_serial[page]);
 }
 
 /* Pages unmapped by now and still reachable have the level of @row. */
@@ -1080,7 +1136,8 @@ static bool memory_take(struct world *world, struct mapping *mapping)
 {
 	u64 serial = add(&world->last_serial, 1);
 	u64 random = serial;
-	u32 room = WORLD_MEMORY_PAGES - mapping->pages;
+	u32 room = (world->engine.identity.size ? WORLD_WINDOW_PAGES : WORLD_MEMORY_PAGES) -
+		   mapping->pages;
 	u32 start = test_below(&random, room);
 	u32 got = 0;
 
@@ -1117,10 +1174,20 @@ void driver_free(struct world *world, const struct mapping *mapping)
 		memory_put(world, &world->memory[mapping->page + i]);
 }
 
+/* Does another mapping still have this page of the window? */
+static bool is_shared(const struct world *world, u64 page, u64 owner)
+{
+	return is_in_window(world, page) && owner & OWNER_MAPPED;
+}
+
 /* The driver is about to unmap. */
 static void note_unmap(struct world *world, u64 iova, u32 pages, u64 serial)
 {
 	for (u64 page = page_of(world, iova); pages--; page++) {
+		if (get(&world->shares[page])) {
+			add(&world->shares[page], -1);
+			continue;
+		}
 		put(&world->unmapped_ns[page], get(&world->now_ns));
 		put(&world->left[page],
 		    get(&world->word[page]) >> WORD_NUMBER_SHIFT);
@@ -1138,6 +1205,7 @@ static void note_unmapped(struct world *world, const struct mapping *mapping,
 		u64 owner = get(&world->owner[page]);
 
 		while (owner / OWNER_SERIAL == mapping->serial &&
+		       !is_shared(world, page, owner) &&
 		       !try(&world->owner[page], &owner,
 			    owner | OWNER_RETURNED | flags))
 			;
@@ -1235,6 +1303,11 @@ static bool own(struct world *world, const struct mapping *mapping)
 	if (!CHECK(page + mapping->pages <= world->end_page))
 		return false;
 	for (u32 i = 0; i < mapping->pages; i++) {
+		if (is_in_window(world, page) &&
+		    get(&world->owner[page]) & OWNER_MAPPED) {
+			add(&world->shares[page], 1);
+			return CHECK(get(&world->word[page]) & WORD_TABLE);
+		}
 		CHECK(!(get(&world->owner[page + i]) & OWNER_MAPPED));
 		put(&world->owner[page + i],
 		    mapping->serial * OWNER_SERIAL | OWNER_MAPPED);
@@ -1253,6 +1326,23 @@ bool driver_map(struct world *world, struct mapping *mapping, u64 last)
 	}
 	CHECK(mapping->iova % align_of(mapping->pages) == 0);
 	CHECK(mapping->iova + phys_of(mapping->pages) - 1 <= last);
+	return own(world, mapping);
+}
+
+bool driver_map_again(struct world *world, struct mapping *mapping, const struct mapping *of,
+		      u64 last)
+{
+	struct memory *memory = &world->memory[of->page];
+
+	*mapping = *of;
+	mapping->pages = 1;
+	mapping->serial = add(&world->last_serial, 1);
+	add(&world->memory[get(&memory->head)].refs, 1);
+	mapping->iova = map_any(world, mapping, last);
+	if (!mapping->iova) {
+		driver_free(world, mapping);
+		return false;
+	}
 	return own(world, mapping);
 }
 
@@ -1504,9 +1594,11 @@ bool driver_reachable(const struct world *world, const struct mapping *mapping)
 	for (u32 i = 0; i < mapping->pages; i++) {
 		u64 word = get(&world->word[page + i]);
 
+		u64 owner = get(&world->owner[page + i]);
+
 		if (word && word_page(word) == mapping->page + i &&
-		    get(&world->owner[page + i]) / OWNER_SERIAL ==
-			    mapping->serial)
+		    owner / OWNER_SERIAL == mapping->serial &&
+		    !is_shared(world, page + i, owner))
 			return true;
 	}
 	return false;

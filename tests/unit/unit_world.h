@@ -130,7 +130,7 @@ struct world {
 	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
 	bool map_fails_late;	/* after which the map fails */
 	void (*meanwhile)(struct world *world);	/* called while a change waits */
-	void (*removing)(struct world *world);	/* called before a removal by an unmap or a flush */
+	void (*removing)(struct world *world);	/* called before a removal of whole mappings */
 
 	u64 fast_holds;
 	u64 let_go;		/* references of pages that were reachable */
@@ -151,6 +151,7 @@ struct world {
 	u64 surplus;		/* calls since the last trim */
 	u64 pruned;		/* pages */
 	u64 pruning;		/* first page + 1 of a running prune, or 0 */
+	u64 pruning_end;	/* its end */
 	u64 changes;		/* of policy, times two; odd: a change is running */
 	struct world_row rows[WORLD_ROWS];
 
@@ -160,7 +161,9 @@ struct world {
 	u64 unmapped_ns[WORLD_PAGES_MAX];
 	u64 left[WORLD_PAGES_MAX];
 	u64 before[WORLD_PAGES_MAX];
+	u64 before_serial[WORLD_PAGES_MAX];
 	u32 tag[WORLD_PAGES_MAX];
+	u64 shares[WORLD_PAGES_MAX];	/* mappings beside the first; of the window only */
 	u64 table[WORLD_PAGES_MAX / TABLE_PAGES + 1];	/* a number for each use of the table */
 
 	struct memory memory[WORLD_MEMORY_PAGES];
@@ -174,7 +177,12 @@ struct world_config {
 	u64 start;	/* of the space, in bytes */
 	bool bare;	/* only the mandatory backend operations exist */
 	bool remembers;	/* the engine is told that removals may fail */
+	bool identity;	/* a window of identity placement for all memory */
 };
+
+/* First page of the window in the arrays of a world: above the largest space of a test with it. */
+#define WORLD_WINDOW	(3 * 8192u)
+#define WORLD_WINDOW_PAGES	8192u	/* memory of such a world */
 
 /*
  * Make a world with an engine. There is one world at a time, because xs_ref_of() must find the
@@ -267,6 +275,10 @@ struct mapping {
  * of *@mapping. Returns false, without any effect, if there is no memory or IOVA.
  */
 bool driver_map(struct world *world, struct mapping *mapping, u64 last);
+
+/* The same with the memory of another mapping, of which the driver takes one more reference. */
+bool driver_map_again(struct world *world, struct mapping *mapping, const struct mapping *of,
+		      u64 last);
 
 /* The same for one page, at @iova in a block taken for the driver. */
 bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);

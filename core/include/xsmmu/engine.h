@@ -33,6 +33,7 @@
 
 #include <xsmmu/batch.h>
 #include <xsmmu/block.h>
+#include <xsmmu/identity.h>
 #include <xsmmu/stats.h>
 #include <xsmmu/magazine.h>
 #include <xsmmu/policy.h>
@@ -131,12 +132,14 @@ struct xs_cpu {
  * Permissions of the common maps and unmaps of a single page, which look at nothing else of
  * the policy. LOCAL: a map takes one of the CPU's local pages. HOLDS: a map writes down how the
  * page can be held. HELD: an ordinary unmap holds the page and is deferred. PROMISE: an unmap by a
- * batch-aware driver is deferred without holding the page.
+ * batch-aware driver is deferred without holding the page. IDENTITY: the same map and ordinary
+ * unmap look at the identity window first.
  */
 #define XS_MODE_HOLDS	1u
 #define XS_MODE_HELD	2u
 #define XS_MODE_PROMISE	4u
 #define XS_MODE_LOCAL	8u
+#define XS_MODE_IDENTITY	16u
 
 /**
  * struct xs_tears - torn mappings (tear.h)
@@ -181,6 +184,7 @@ struct xs_tears {
  * @pool: pool of bounce buffers for callers that ask for copies; without addresses until
  *   xs_engine_add_pool()
  * @tears: mappings that unmaps did not match
+ * @identity: window of identity placement
  */
 struct xs_engine {
 	const struct xs_policy *policy;
@@ -195,6 +199,7 @@ struct xs_engine {
 	struct xs_policy rows[2];
 	bool recall_due;
 	bool reserves;
+	struct xs_identity identity XS_CACHE_LINE;
 	struct xs_space space XS_CACHE_LINE;
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
@@ -216,6 +221,9 @@ struct xs_engine {
  * @tuning: initial tunables; NULL for the policy's defaults
  * @remembers: a map writes down how the pages can be held under every policy, because removals
  *   by the backend may fail
+ * @identity: start of the window of identity placement in bytes, a multiple of what a page-table
+ *   page maps, at or above @end and a block more; 0 without a window
+ * @memory_pages: end of the physical memory that the window has, in pages
  */
 struct xs_engine_config {
 	const struct xs_backend_ops *ops;
@@ -226,6 +234,8 @@ struct xs_engine_config {
 	const struct xs_policy *policy;
 	const struct xs_tuning *tuning;
 	bool remembers;
+	u64 identity;
+	u64 memory_pages;
 };
 
 /**

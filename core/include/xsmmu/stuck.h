@@ -88,4 +88,16 @@ void xs_stuck_set_ref(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t re
  */
 void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages);
 
+/**
+ * xs_stuck_count - count a retry
+ * @engine: engine
+ * @cpu: running CPU
+ * @pages: number of pages that the retry has removed
+ * @sent: commands sent
+ *
+ * Context: CPU's lock.
+ */
+void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu, u32 pages,
+		    const struct xs_commands *sent);
+
 #endif

@@ -8,8 +8,12 @@
 /* A page that is deferred when the new level begins. */
 static void check_left(u32 at, enum xs_level level)
 {
-	const struct shadow_page *page = &shadow.pages[at];
+	struct shadow_page *page = &shadow.pages[at];
 
+	if (level == XS_LEVEL_STRICT && page->maps) {
+		page->due = true;
+		return;
+	}
 	if (level == XS_LEVEL_STRICT)
 		sim_fail("change", "IOVA page %u is deferred, and the level is strict now", at);
 	if (level >= XS_LEVEL_HELD && page->owned &&
@@ -22,7 +26,7 @@ void check_change(const struct sim_event *event)
 {
 	if (event->a)
 		return;
-	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+	for (u32 cpu = 0; cpu <= SIM_CPUS; cpu++)
 		for (u32 at = shadow.cpus[cpu].oldest; at; at = shadow.pages[at].newer)
 			check_left(at, event->pages);
 }

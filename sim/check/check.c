@@ -6,10 +6,11 @@
 
 void check_begin(void)
 {
+	u32 end = sim_end_page();
+
 	/* Pages beyond this run's IOVAs are never used and keep their state. */
-	memset(&shadow, 0, offsetof(struct shadow, pages) +
-	       sim.config.blocks * BLOCK_PAGES * sizeof(shadow.pages[0]));
-	for (u32 i = 0; i < sim.config.blocks * BLOCK_PAGES; i++)
+	memset(&shadow, 0, offsetof(struct shadow, pages) + end * sizeof(shadow.pages[0]));
+	for (u32 i = 0; i < end; i++)
 		shadow.pages[i].memory = EV_NO_MEMORY;
 }
 
@@ -28,6 +29,9 @@ static void ask(const struct sim_event *event)
 		/* fall through */
 	case EV_ENTRY:
 		check_iova(event);
+		break;
+	case EV_MAP_END:
+		check_window(event);
 		break;
 	case EV_UNMAPPED:
 		check_pages(event);

@@ -41,6 +41,18 @@ enum shadow_state {
  * @out:	such a bad unmap has returned
  * @kept:	the page is stuck, and the memory must not go back before the flush
  * @left:	the unmap has returned, and a batch-aware driver's flush is to follow
+ *
+ * Of a page of the identity window, which can have several mappings (window.c):
+ * @users:	mappings of drivers, without those that an unmap has begun for
+ * @maps:	running maps of the page; @unmaps: running unmaps
+ * @ended:	serial up to which unmaps have no part any more in what the page is
+ * @cpus:	a bit for each CPU that may have deferred the page
+ * @how:	of all unmaps since one ran alone: all of UNMAP_*, or any of NOW and TWICE
+ * @alone:	one unmap has run since none ran
+ * @last:	no driver had the page at some time since then
+ * @may_stay:	an unmap that may be deferred has returned since then, while another ran
+ * @due:	a call that must flush the page has returned while a map ran
+ * @reached:	a device has reached the deferred page while a map ran
  */
 struct shadow_page {
 	u32 memory;
@@ -66,6 +78,10 @@ struct shadow_page {
 	u64 named;
 	bool kept;
 	bool left;
+	u16 users, maps, unmaps;
+	u8 cpus;
+	bool alone, last, may_stay, due, reached;
+	u32 ended;
 };
 
 /* @dead: pages that the driver has unmapped and no flush has covered. */
@@ -95,6 +111,9 @@ struct shadow_policy {
  *		driver's flush; @left: of these, pages after their unmap's return
  * @begun_ns:	of the first unmap since a flush emptied @pages and @unmapping
  * @waits:	there was an unmap since then
+ * @returned:	event of the last return of an unmap of the window: the CPU's batch may have a
+ *		record although no page is deferred
+ * @claimed:	of the deferred pages, those that a running map may have
  * @flushed_age_ns: age of the oldest page that this CPU has flushed, for any CPU's batch,
  *		since this CPU last reported the flush of a batch
  */
@@ -105,6 +124,8 @@ struct shadow_cpu {
 	u32 left;
 	u64 begun_ns;
 	u64 flushed_age_ns;
+	u64 returned;
+	u32 claimed;
 	bool waits;
 };
 
@@ -146,13 +167,16 @@ struct shadow {
 	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that flush */
 	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, in force during the whole call */
 	u32 calling[SIM_CPUS];	/* number of running calls */
-	struct shadow_cpu cpus[SIM_CPUS];
+	struct shadow_cpu cpus[SIM_CPUS + 1];	/* the last: pages that one of several CPUs defers */
+	u64 entries, flushes;	/* of the window, written and flushed */
+	u64 unmaps;		/* of the window */
+	u64 kept;		/* unmaps of the window that have certainly left the entry to others */
 	bool twice;		/* a running unmap's CPU is unknown */
 	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
 	u32 unlinked_count;
 	u32 empty[SHADOW_EMPTY];	/* blocks that were all unmapped */
 	u32 empty_count;
-	struct shadow_block blocks[SIM_BLOCKS + 1];
+	struct shadow_block blocks[SIM_PAGES / BLOCK_PAGES + 1];
 	struct shadow_memory memory[SIM_MEMORY];
 	struct shadow_table tables[SHADOW_TABLES];
 	struct shadow_page pages[SIM_PAGES];
@@ -175,8 +199,22 @@ void shadow_event(const struct sim_event *event);
 /* Returns the oldest deferred page of any CPU, 0: none. */
 u32 shadow_oldest(void);
 
-/* Has the returning unmap @event left @page unflushed? */
+/*
+ * Has the returning unmap @event left @page unflushed? Of a page of the identity window, only the
+ * last unmap that runs can tell, and only if no map runs.
+ */
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
+
+/* The parts of shadow_event() for a page of the identity window, and for others. */
+void window_event(const struct sim_event *event);
+bool window_is_left(const struct shadow_page *page, const struct sim_event *event);
+void window_flushed(struct shadow_page *page);
+void shadow_keep(struct shadow_page *page, u32 how);
+bool shadow_is_kept(const struct shadow_page *page, const struct sim_event *event);
+void shadow_defer(u32 at, u32 cpu, const struct sim_event *event);
+void shadow_undefer(u32 at);
+void shadow_end_left(struct shadow_page *page);
+void shadow_has_begun(u32 at, u64 begun_ns);
 
 /* Flush points of a policy. */
 #define POINT_POLL	1u	/* the end of a poll */
@@ -212,5 +250,6 @@ void check_sent(const struct sim_event *event);		/* commands of a flush */
 void check_level(const struct sim_event *event);	/* level not stronger than observed */
 void check_change(const struct sim_event *event);	/* promise of a new policy */
 void check_torn(const struct sim_event *event);	/* bad unmaps */
+void check_window(const struct sim_event *event);	/* 1 and 5 in the identity window */
 
 #endif

@@ -16,6 +16,10 @@ static void complain(u32 page, const char *how)
 
 void check_iova(const struct sim_event *event)
 {
+	if (sim_is_window(event->page)) {
+		check_window(event);
+		return;
+	}
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		enum shadow_state state = shadow.pages[i].state;
 

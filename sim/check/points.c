@@ -8,20 +8,36 @@
  */
 #include "check.h"
 
-static void check_all(u64 called, const char *what)
+/* A running map may have made a page of the window a driver's again; see window.c. */
+static void check_list(u32 cpu, u64 called, const char *what)
 {
-	u32 page = shadow_oldest();
-
-	if (page && shadow.pages[page].returned < called)
-		sim_fail("points", "%s has left IOVA page %u unflushed", what, page);
+	for (u32 at = shadow.cpus[cpu].oldest; at && shadow.pages[at].returned < called;
+	     at = shadow.pages[at].newer) {
+		if (!shadow.pages[at].maps)
+			sim_fail("points", "%s has left IOVA page %u of CPU %u unflushed", what, at, cpu);
+		shadow.pages[at].due = true;
+	}
 }
 
+static void check_all(u64 called, const char *what)
+{
+	for (u32 cpu = 0; cpu <= SIM_CPUS; cpu++)
+		check_list(cpu, called, what);
+}
+
+/* Of pages that one of several CPUs has deferred, the last of these CPUs must flush. */
 static void check_cpu(u32 cpu, u64 called, const char *what)
 {
-	u32 page = shadow.cpus[cpu].oldest;
+	check_list(cpu, called, what);
+	for (u32 at = shadow.cpus[SIM_CPUS].oldest; at && shadow.pages[at].returned < called;
+	     at = shadow.pages[at].newer) {
+		struct shadow_page *page = &shadow.pages[at];
 
-	if (page && shadow.pages[page].returned < called)
-		sim_fail("points", "%s has left IOVA page %u of CPU %u unflushed", what, page, cpu);
+		page->cpus &= ~(1u << cpu);
+		if (!page->cpus && !page->maps)
+			sim_fail("points", "%s has left IOVA page %u unflushed", what, at);
+		page->due |= !page->cpus;
+	}
 }
 
 /*
@@ -56,10 +72,12 @@ static void check_emptied(const struct sim_event *event)
 /* After an unmap, the CPU has less than a full batch. */
 static void check_full(const struct sim_event *event)
 {
-	u32 pages = shadow.cpus[event->cpu].pages + shadow.cpus[event->cpu].left;
+	const struct shadow_cpu *cpu = &shadow.cpus[event->cpu];
+	u32 pages = cpu->pages + cpu->left - cpu->claimed;
 
 	for (u32 i = event->page; i < event->page + event->pages; i++)
-		pages += shadow_is_left(&shadow.pages[i], event) && !shadow.pages[i].left;
+		pages += shadow_is_left(&shadow.pages[i], event) && !shadow.pages[i].left &&
+			 !(shadow.pages[i].cpus & (shadow.pages[i].cpus - 1));
 	if (!shadow.changing && pages >= shadow.now.batch)
 		sim_fail("points", "CPU %u has deferred %u pages, and a batch is full at %u", event->cpu,
 			 pages, shadow.now.batch);

@@ -27,6 +27,11 @@ static u32 ranges_of_maps(const struct shadow_policy *policy)
 
 static void check_commands(const struct sim_flush *flush)
 {
+	if (flush->nothing) {
+		if (!sim.window || flush->cause == XS_FLUSH_UNMAP)
+			sim_fail("sent", "a flush of CPU %u sends nothing", flush->cpu);
+		return;
+	}
 	if (flush->cause == XS_FLUSH_UNMAP) {
 		if (flush->ranges != 1)
 			sim_fail("sent", "an unmap that flushes asks for %u ranges", flush->ranges);

@@ -18,6 +18,7 @@ static void list_add(u32 page, u32 cpu)
 		shadow.cpus[cpu].oldest = (u16)page;
 	shadow.cpus[cpu].newest = (u16)page;
 	shadow.cpus[cpu].pages++;
+	shadow.cpus[cpu].claimed += at->maps > 0;
 }
 
 static void list_remove(u32 page)
@@ -33,15 +34,19 @@ static void list_remove(u32 page)
 	else
 		shadow.cpus[at->cpu].oldest = at->newer;
 	shadow.cpus[at->cpu].pages--;
+	shadow.cpus[at->cpu].claimed -= at->maps > 0;
 }
 
 u32 shadow_oldest(void)
 {
 	u32 oldest = 0;
 
-	for (u32 i = 0; i < sim.config.cpus; i++) {
+	for (u32 i = 0; i <= SIM_CPUS; i++) {
 		u32 page = shadow.cpus[i].oldest;
 
+		/* The map may have made it a driver's again. */
+		while (page && shadow.pages[page].maps)
+			page = shadow.pages[page].newer;
 		if (page && (!oldest ||
 			     shadow.pages[page].returned < shadow.pages[oldest].returned))
 			oldest = page;
@@ -54,6 +59,13 @@ u32 shadow_oldest(void)
 static struct shadow_block *block_of(u32 page)
 {
 	return &shadow.blocks[page / BLOCK_PAGES];
+}
+
+/* An unmapped page of a block is flushed, or stuck. The window has no blocks. */
+static void end_dead(u32 page)
+{
+	if (!sim_is_window(page))
+		block_of(page)->dead--;
 }
 
 /* ---- events ---- */
@@ -85,6 +97,7 @@ static void entry(const struct sim_event *event)
 		page->told = false;
 		page->named = 0;
 		page->out = false;
+		shadow.entries += sim_is_window(event->page + i);
 		page->state = page->state == SHADOW_RESERVED ? SHADOW_MAPPED : SHADOW_PLACED;
 	}
 }
@@ -100,7 +113,7 @@ static void undone(const struct sim_event *event)
 	}
 }
 
-static void has_begun(u32 at, u64 begun_ns)
+void shadow_has_begun(u32 at, u64 begun_ns)
 {
 	struct shadow_cpu *cpu = &shadow.cpus[at];
 
@@ -115,7 +128,7 @@ static void unmap(const struct sim_event *event)
 		shadow.twice = true;
 	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
 		if (cpu == event->cpu || event->b & UNMAP_TWICE)
-			has_begun(cpu, event->now_ns);
+			shadow_has_begun(cpu, event->now_ns);
 	shadow.cpus[event->cpu].unmapping += event->pages;
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
@@ -133,6 +146,8 @@ static void unmap(const struct sim_event *event)
 
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event)
 {
+	if (sim_is_window((u32)(page - shadow.pages)))
+		return window_is_left(page, event);
 	return page->state == SHADOW_UNMAPPING && page->call == event->a;
 }
 
@@ -143,12 +158,21 @@ static bool is_owned(const struct shadow_page *page)
 	       shadow.memory[page->memory].generation == page->generation;
 }
 
-/* The page's unmap and the driver's flush have returned, or the page is flushed. */
-static void leave_call(struct shadow_page *page)
+void shadow_end_left(struct shadow_page *page)
 {
-	shadow.cpus[page->cpu].unmapping--;
 	shadow.cpus[page->cpu].left -= page->left;
 	page->left = false;
+}
+
+/*
+ * The page's unmap and the driver's flush have returned, or the page is flushed. A page of the
+ * window may have several unmaps, which end by their returns.
+ */
+static void leave_call(struct shadow_page *page)
+{
+	if (!sim_is_window((u32)(page - shadow.pages)))
+		shadow.cpus[page->cpu].unmapping--;
+	shadow_end_left(page);
 }
 
 /* All pages of a block are unmapped now. */
@@ -159,7 +183,7 @@ static void note_empty(u32 page)
 }
 
 /* A stuck page's memory must not go back, although the driver gives up the memory now. */
-static void keep(struct shadow_page *page, u32 how)
+void shadow_keep(struct shadow_page *page, u32 how)
 {
 	page->kept = sim.config.remembers && how & UNMAP_HOLDABLE && is_owned(page);
 	if (page->kept)
@@ -171,7 +195,7 @@ static void keep(struct shadow_page *page, u32 how)
  * releases memory before the removal; of a batch-aware driver's mappings, only single pages
  * must be held.
  */
-static bool is_kept(const struct shadow_page *page, const struct sim_event *event)
+bool shadow_is_kept(const struct shadow_page *page, const struct sim_event *event)
 {
 	if (page->how & UNMAP_AWARE)
 		return event->b && event->pages == 1;
@@ -179,6 +203,36 @@ static bool is_kept(const struct shadow_page *page, const struct sim_event *even
 		return false;
 	return page->how & UNMAP_NOW ||
 	       (shadow.level >= XS_LEVEL_HELD && shadow.changed < page->begun);
+}
+
+/* The page is deferred from the return of its unmap on. @cpu: SIM_CPUS if it is uncertain. */
+void shadow_defer(u32 at, u32 cpu, const struct sim_event *event)
+{
+	struct shadow_page *page = &shadow.pages[at];
+
+	page->level = shadow.level;
+	page->window_ns = shadow.window_ns;
+	page->owned = is_owned(page);
+	/* Memory that was freed before the unmap is not promised. */
+	if (!page->owned && page->level >= XS_LEVEL_HELD)
+		page->level = XS_LEVEL_BOUNDED;
+	if (page->level >= XS_LEVEL_HELD)
+		shadow.memory[page->memory].promised++;
+	page->state = SHADOW_DEFERRED;
+	page->cpu = (u8)cpu;
+	page->returned = shadow.number;
+	page->returned_ns = event->now_ns;
+	list_add(at, cpu);
+}
+
+/* The page is deferred no more. */
+void shadow_undefer(u32 at)
+{
+	struct shadow_page *page = &shadow.pages[at];
+
+	if (page->level >= XS_LEVEL_HELD)
+		shadow.memory[page->memory].promised--;
+	list_remove(at);
 }
 
 static void unmapped(const struct sim_event *event)
@@ -189,24 +243,12 @@ static void unmapped(const struct sim_event *event)
 		struct shadow_page *page = &shadow.pages[i];
 
 		if (page->state == SHADOW_STUCK && page->call == event->a &&
-		    !page->kept && is_kept(page, event))
-			keep(page, page->how);
+		    !page->kept && shadow_is_kept(page, event))
+			shadow_keep(page, page->how);
 		if (!shadow_is_left(page, event))
 			continue;
-		page->level = shadow.level;
-		page->window_ns = shadow.window_ns;
-		page->owned = is_owned(page);
-		/* Memory that was freed before the unmap is not promised. */
-		if (!page->owned && page->level >= XS_LEVEL_HELD)
-			page->level = XS_LEVEL_BOUNDED;
-		if (page->level >= XS_LEVEL_HELD)
-			shadow.memory[page->memory].promised++;
-		page->state = SHADOW_DEFERRED;
 		leave_call(page);
-		page->cpu = event->cpu;
-		page->returned = shadow.number;
-		page->returned_ns = event->now_ns;
-		list_add(i, page->cpu);
+		shadow_defer(i, event->cpu, event);
 	}
 	note_empty(event->page);
 }
@@ -258,7 +300,7 @@ static void stuck(const struct sim_event *event)
 		else if (page->state == SHADOW_UNMAPPING)
 			leave_call(page);
 		if (page->state == SHADOW_DEFERRED || page->state == SHADOW_UNMAPPING)
-			block_of(i)->dead--;
+			end_dead(i);
 		else
 			page->call = 0;
 		page->state = SHADOW_STUCK;
@@ -271,7 +313,7 @@ static void named(const struct sim_event *event)
 		struct shadow_page *page = &shadow.pages[i];
 
 		if (event->kind == EV_GONE && page->state == SHADOW_STUCK)
-			keep(page, event->pages <= BLOCK_PAGES ? (u32)event->b : 0);
+			shadow_keep(page, event->pages <= BLOCK_PAGES ? (u32)event->b : 0);
 		else if (event->kind == EV_GONE)
 			gone(page);
 		else
@@ -285,7 +327,6 @@ static void named(const struct sim_event *event)
 static void flushed(u32 at, u64 now_ns, struct shadow_cpu *runs)
 {
 	struct shadow_page *page = &shadow.pages[at];
-	struct shadow_block *block = block_of(at);
 
 	if (page->state == SHADOW_DEFERRED) {
 		u64 exposed_ns = now_ns - page->returned_ns;
@@ -296,9 +337,7 @@ static void flushed(u32 at, u64 now_ns, struct shadow_cpu *runs)
 			shadow.exposed_max_ns = exposed_ns;
 		if (exposed_ns > runs->flushed_age_ns)
 			runs->flushed_age_ns = exposed_ns;
-		if (page->level >= XS_LEVEL_HELD)
-			shadow.memory[page->memory].promised--;
-		list_remove(at);
+		shadow_undefer(at);
 	} else if (page->state == SHADOW_STUCK) {
 		shadow.stuck--;
 		if (page->kept)
@@ -309,7 +348,9 @@ static void flushed(u32 at, u64 now_ns, struct shadow_cpu *runs)
 		leave_call(page);
 	}
 	if (page->state != SHADOW_STUCK)
-		block->dead--;
+		end_dead(at);
+	if (sim_is_window(at))
+		window_flushed(page);
 	page->state = SHADOW_FREE;
 	page->serial = 0;
 	page->memory = EV_NO_MEMORY;
@@ -323,7 +364,7 @@ static void finished(const struct sim_event *event)
 
 	if (flush->cause == XS_FLUSH_UNMAP)
 		return;
-	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice;
+	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice || cpu->returned > flush->since;
 	shadow.cpus[event->cpu].flushed_age_ns = 0;
 }
 
@@ -368,7 +409,7 @@ static void table_event(const struct sim_event *event)
  */
 static void renew(void)
 {
-	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+	for (u32 cpu = 0; cpu <= SIM_CPUS; cpu++)
 		for (u32 at = shadow.cpus[cpu].oldest; at; at = shadow.pages[at].newer) {
 			struct shadow_page *page = &shadow.pages[at];
 
@@ -445,16 +486,10 @@ static void hardware(const struct sim_event *event)
 	}
 }
 
-void shadow_event(const struct sim_event *event)
+/* Events of a mapping. */
+static void mapping(const struct sim_event *event)
 {
 	switch (event->kind) {
-	case EV_POLICY:
-		policy(event);
-		break;
-	case EV_ALLOCATED:
-	case EV_FREED:
-		memory(event);
-		break;
 	case EV_HANDED:
 		handed(event);
 		break;
@@ -472,6 +507,32 @@ void shadow_event(const struct sim_event *event)
 		break;
 	case EV_LEFT:
 		left(event);
+		break;
+	}
+}
+
+void shadow_event(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_POLICY:
+		policy(event);
+		break;
+	case EV_ALLOCATED:
+	case EV_FREED:
+		memory(event);
+		break;
+	case EV_HANDED:
+	case EV_DROPPED:
+	case EV_MAPPED:
+	case EV_UNMAP:
+	case EV_UNMAPPED:
+	case EV_LEFT:
+	case EV_MAP:
+	case EV_MAP_END:
+		if (sim_is_window(event->page))
+			window_event(event);
+		else
+			mapping(event);
 		break;
 	case EV_NAMED:
 	case EV_NAMED_END:

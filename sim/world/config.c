@@ -57,6 +57,11 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 	if (config.tuning.batch_pages > 128)
 		config.tuning.batch_pages = 128;
 	config.tuning.pool_mib = SIM_POOL_MIB;
+	if (policy->placement == XS_PLACE_IDENTITY) {
+		config.window = config.memory_pages;
+		config.again = 4;
+		config.recycle = 2;
+	}
 	return config;
 }
 
@@ -204,6 +209,40 @@ static void draw_direct(struct sim_config *config)
 	config->large = draw_size(20, 200);
 }
 
+/*
+ * A crowded world has few pages of memory, which drivers on several CPUs and in interrupts map,
+ * recycle and map more than once.
+ */
+static void crowd(struct sim_config *config)
+{
+	config->cpus = 2 + draw(5);
+	config->memory_pages = draw_size(4, 64);
+	config->live_max = draw_size(4, 200);
+	config->turn = 1 + draw(12);
+	config->wait_turn = 1 + draw(3);
+	config->multi = draw(2) ? draw_size(2, 64) : 0;
+	config->low = draw(2) ? draw_size(20, 200) : 0;
+	config->again = 2;
+	config->recycle = 2;
+}
+
+/*
+ * Worlds without identity placement have a window too, for changes of the policy. A window has all
+ * memory, or a part.
+ */
+static void draw_window(struct sim_config *config)
+{
+	bool used = config->policy->placement == XS_PLACE_IDENTITY;
+
+	if (!draw(used ? 16 : 4))
+		return;
+	config->again = draw(2) ? draw_size(2, 32) : 0;
+	config->recycle = draw(4) ? draw_size(1, 16) : 0;
+	if ((used || config->fault[FAULT_POLICY]) && !draw(3))
+		crowd(config);
+	config->window = draw(4) ? SIM_WINDOW : 1 + draw(config->memory_pages);
+}
+
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 {
 	struct sim_config config = { 0 };
@@ -243,6 +282,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	config.remembers = config.fault[FAULT_REMOVE] && draw(4);
 	config.fault[FAULT_MIGRATE] = draw(2) ? draw_size(1, 64) : 0;
 	config.tuning.pool_mib = SIM_POOL_MIB;
+	draw_window(&config);
 	return config;
 }
 

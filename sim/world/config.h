@@ -103,6 +103,9 @@ enum sim_fault {
 	FAULT_COUNT
 };
 
+#define SIM_MEMORY	4096u	/* pages that are allocated */
+#define SIM_REGISTERS	64u	/* pages behind these that are never freed */
+#define SIM_WINDOW	(SIM_MEMORY + SIM_REGISTERS)	/* pages of memory that a window can have */
 #define SIM_TABLE_LG2	(XS_PAGE_LG2 - 3)	/* entries of a real page-table page */
 #define SIM_POOL_MIB	6u	/* for copies; small enough to run out at times */
 
@@ -158,6 +161,9 @@ enum sim_step {
  * @kinds:	weights of the kinds of memory
  * @copy_alike:	all copied buffers have one size and one direction, so pool chunks come and go
  * @remembers:	the engine records how to hold pages, under any policy
+ * @window:	pages of memory that the identity window has, 0: no window
+ * @again:	one map in so many is of a page that a driver has mapped
+ * @recycle:	one unmap in so many of a page that the window has is followed by a map of the page
  * @fault:	each fault happens one time in so many opportunities, 0: never
  */
 struct sim_config {
@@ -195,6 +201,9 @@ struct sim_config {
 	u32 kinds[MEMORY_KINDS];
 	bool copy_alike;
 	bool remembers;
+	u32 window;
+	u32 again;
+	u32 recycle;
 	u32 fault[FAULT_COUNT];
 };
 

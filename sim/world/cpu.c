@@ -346,6 +346,7 @@ xs_flags_t xs_local_save(void)
 	if (!me->off) {
 		me->off_since_ns = sim.now_ns;
 		me->off_since_points = me->points;
+		me->off_since_events = sim.events;
 		me->off_pages = 0;
 	}
 	return me->off++;

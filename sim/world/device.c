@@ -16,7 +16,7 @@ static u32 target(void)
 		mapping = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
 		return sim_page_of(mapping->iova) + sim_draw(mapping->pages);
 	}
-	return sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
+	return sim_draw(sim_end_page());
 }
 
 void device_note_stale(u32 page)

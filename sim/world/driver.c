@@ -108,13 +108,61 @@ static void count_map(const struct sim_mapping *mapping)
 	sim.mapped_pages += mapping->pages;
 }
 
+/* ---- the identity window ---- */
+
+/* Page of memory that the window has, if a mapping of it can be there; SIM_WINDOW if none is. */
+static u32 memory_in_window(const struct sim_mapping *mapping)
+{
+	return mapping->pages == 1 && mapping->memory[0] < sim.window_pages ? mapping->memory[0] :
+									      SIM_WINDOW;
+}
+
+/* The page that the mapping has in the window; NULL if the mapping is not there. */
+static struct sim_window_page *page_in_window(const struct sim_mapping *mapping)
+{
+	u32 page = sim_page_of(mapping->iova);
+
+	return sim_is_window(page) ? &sim.in_window[page - sim.window] : NULL;
+}
+
+/* A driver may not map the memory now, because of a bad unmap. */
+static bool is_locked(const struct sim_mapping *mapping)
+{
+	u32 memory = memory_in_window(mapping);
+
+	return memory < SIM_WINDOW && memory - sim.locked < sim.locked_pages;
+}
+
+static void tell_map_begin(u32 memory)
+{
+	if (memory == SIM_WINDOW)
+		return;
+	sim.in_window[memory].calls++;
+	sim_event(EV_MAP, sim_cpu_now(), sim.window + memory, 1, 0, 0);
+}
+
+/* After EV_HANDED, if the driver has got a mapping. */
+static void tell_map_end(u32 memory, const struct sim_mapping *mapping)
+{
+	bool here = mapping->iova && page_in_window(mapping);
+
+	if (memory == SIM_WINDOW)
+		return;
+	sim.in_window[memory].calls--;
+	sim.in_window[memory].mappings += here;
+	sim_event(EV_MAP_END, sim_cpu_now(), sim.window + memory, 1, 0, here);
+}
+
+/* ---- maps of one part, and of several ---- */
+
 /* Without a flush, devices learn of the mapping from the caller. */
 static bool map_whole(struct sim_mapping *mapping, u64 last, bool flush)
 {
 	u64 phys = (u64)mapping->memory[0] << XS_PAGE_LG2;
-	u32 page;
+	u32 memory = memory_in_window(mapping);
 
 	sim_map_begin(mapping->pages);
+	tell_map_begin(memory);
 	if (!flush)
 		mapping->iova = xs_engine_map_unflushed(&sim.engine, phys, mapping->pages,
 							mapping->prot | XS_MAP_UNFLUSHED, last);
@@ -124,14 +172,15 @@ static bool map_whole(struct sim_mapping *mapping, u64 last, bool flush)
 		mapping->iova = xs_engine_map(&sim.engine, phys, mapping->pages, mapping->prot,
 					      last);
 	sim_map_end(mapping->pages);
+	if (mapping->iova)
+		driver_tell_handed(sim_page_of(mapping->iova), mapping->pages, last, false);
+	tell_map_end(memory, mapping);
 	if (!mapping->iova) {
 		sim.map_failures++;
 		return false;
 	}
-	page = sim_page_of(mapping->iova);
-	driver_tell_handed(page, mapping->pages, last, false);
 	if (flush)
-		tell_mapped(mapping, page, 0);
+		tell_mapped(mapping, sim_page_of(mapping->iova), 0);
 	count_map(mapping);
 	return true;
 }
@@ -238,6 +287,32 @@ u64 driver_limit(void)
 	return sim_iova_of(page) + XS_PAGE_BYTES - 1;
 }
 
+/* Choose a page that another mapping has, mostly for the same direction; both own the page then. */
+static bool share(struct sim_mapping *mapping)
+{
+	const struct sim_mapping *of;
+	u32 part, memory;
+
+	if (!sim.live_count)
+		return false;
+	of = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
+	if (!of->part_count)
+		return false;
+	part = sim_draw(of->part_count);
+	memory = of->memory[part] + sim_draw(of->part_pages[part]);
+	if (memory >= sim.window_pages)
+		return false;
+	memory_share(memory, of->kind[part]);
+	mapping->pages = 1;
+	mapping->part_count = 1;
+	mapping->memory[0] = memory;
+	mapping->part_pages[0] = 1;
+	mapping->kind[0] = of->kind[part];
+	if (sim_draw(4))
+		mapping->prot = of->prot;
+	return true;
+}
+
 /* Take memory for a mapping of @pages pages in one part; 0: any size. */
 static bool prepare(struct sim_mapping *mapping, u32 pages)
 {
@@ -252,6 +327,8 @@ static bool prepare(struct sim_mapping *mapping, u32 pages)
 	}
 	mapping->prot = 1 + sim_draw(3);
 	mapping->device = (u8)sim_draw(sim.config.devices);
+	if (pages < 2 && !mapping->scattered && sim_chance(sim.config.again) && share(mapping))
+		return true;
 	return take_memory(mapping);
 }
 
@@ -268,7 +345,10 @@ bool driver_map(u32 pages, u64 last)
 	if (!prepare(&mapping, pages))
 		return false;
 	sim.in_flight++;
-	done = mapping.scattered ? map_parts(&mapping, last) : map_whole(&mapping, last, true);
+	if (is_locked(&mapping))
+		done = false;
+	else
+		done = mapping.scattered ? map_parts(&mapping, last) : map_whole(&mapping, last, true);
 	sim.in_flight--;
 	if (done)
 		put_live(&mapping);
@@ -278,6 +358,21 @@ bool driver_map(u32 pages, u64 last)
 }
 
 /* ---- unmap ---- */
+
+/*
+ * Nothing is mapped meanwhile: the late unmap would undo a new mapping at the same IOVAs, and
+ * no engine can tell the two apart. The later of the two calls reports the unmap.
+ */
+static struct {
+	struct sim_mapping mapping;
+	bool running;
+	bool now;
+	u32 serial;
+	u32 callers;
+	u32 inside;
+	u32 warnings;
+	u32 winner;
+} twice;
 
 /*
  * Returns UNMAP_HOLDABLE if the memory can be held now and could be held at the map; UNMAP_MANY
@@ -297,16 +392,22 @@ static u32 holdable(const struct sim_mapping *mapping)
 	}
 	if (refs > XS_HOLDS_MAX)
 		return UNMAP_MANY;
-	if (sim.config.remembers && mapping->era != ~0ULL)
+	/* The IOVA of the window tells which page it is. */
+	if ((sim.config.remembers || page_in_window(mapping)) && mapping->era != ~0ULL)
 		return UNMAP_HOLDABLE;
 	return mapping->era == sim.era ? UNMAP_HOLDABLE : 0;
 }
 
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how)
 {
+	struct sim_window_page *shared = page_in_window(mapping);
 	u32 page = sim_page_of(mapping->iova);
 	u32 serial = ++sim.unmap_serial;
 
+	if (shared) {
+		shared->mappings--;
+		shared->calls++;
+	}
 	device_note_stale(page + sim_draw(mapping->pages));
 	how |= holdable(mapping) | (sim_me->has_batch ? UNMAP_ROOM : 0);
 	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, how);
@@ -316,6 +417,10 @@ u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how)
 
 void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bool nothing_left)
 {
+	struct sim_window_page *shared = page_in_window(mapping);
+
+	if (shared)
+		shared->calls--;
 	sim.unmapping_pages -= mapping->pages;
 	sim.unmaps++;
 	sim.unmapped_pages += mapping->pages;
@@ -412,7 +517,7 @@ static bool map_unflushed(struct sim_mapping *mapping)
 
 	if (!prepare(mapping, sim_draw(2) ? 1 : 1 + sim_draw(2 * XS_BLOCK_PAGES)))
 		return false;
-	done = map_whole(mapping, driver_limit(), false);
+	done = !is_locked(mapping) && map_whole(mapping, driver_limit(), false);
 	if (done && sim_draw(8))
 		return true;
 	if (done)
@@ -559,7 +664,30 @@ static bool is_free_to_go(const struct sim_mapping *mapping)
 	return true;
 }
 
-void driver_unmap_index(u32 index, bool now)
+/*
+ * Map the page of an unmapped mapping again before its flush, mostly in the same direction, as
+ * drivers do that recycle their buffers.
+ */
+static bool recycle(const struct sim_mapping *of)
+{
+	struct sim_mapping mapping = *of;
+	bool done;
+
+	if (memory_in_window(of) == SIM_WINDOW || of->named || twice.running)
+		return false;
+	sim_migrate();
+	if (is_locked(of) || twice.running || sim.live_count + sim.in_flight >= SIM_MAPPINGS)
+		return false;
+	mapping.era = sim.era;
+	if (!sim_draw(4))
+		mapping.prot = 1 + sim_draw(3);
+	done = map_whole(&mapping, driver_limit(), true);
+	if (done)
+		put_live(&mapping);
+	return done;
+}
+
+static void unmap_index(u32 index, bool now, bool recycles)
 {
 	struct sim_mapping mapping = take_live(index);
 	bool early = !mapping.named && is_free_to_go(&mapping) &&
@@ -574,9 +702,14 @@ void driver_unmap_index(u32 index, bool now)
 		unmap_aware(&mapping);
 	else
 		driver_unmap(&mapping, now);
-	if (!early)
+	if (!early && !(recycles && recycle(&mapping)))
 		drop_memory(&mapping, mapping.part_count);
 	sim.in_flight--;
+}
+
+void driver_unmap_index(u32 index, bool now)
+{
+	unmap_index(index, now, false);
 }
 
 static void unmap(void)
@@ -584,25 +717,11 @@ static void unmap(void)
 	bool now = sim_chance(sim.config.at_once);
 
 	if (sim.live_count)
-		driver_unmap_index(sim.config.fifo ? 0 : sim_draw(sim.live_count), now);
+		unmap_index(sim.config.fifo ? 0 : sim_draw(sim.live_count), now,
+			    sim_chance(sim.config.recycle));
 }
 
 /* ---- one mapping, unmapped twice at once ---- */
-
-/*
- * Nothing is mapped meanwhile: the late unmap would undo a new mapping at the same IOVAs, and
- * no engine can tell the two apart. The later of the two calls reports the unmap.
- */
-static struct {
-	struct sim_mapping mapping;
-	bool running;
-	bool now;
-	u32 serial;
-	u32 callers;
-	u32 inside;
-	u32 warnings;
-	u32 winner;
-} twice;
 
 static void twice_end(void)
 {
@@ -634,10 +753,14 @@ static void twice_unmap(void)
 
 void driver_unmap_twice(void)
 {
+	const struct sim_window_page *shared;
+
 	if (twice.running || sim.mapping || !sim.live_count)
 		return;
 	twice.mapping = take_live(sim_draw(sim.live_count));
-	if (twice.mapping.named) {
+	shared = page_in_window(&twice.mapping);
+	/* The late unmap would undo another mapping of the page. */
+	if (twice.mapping.named || (shared && (shared->mappings > 1 || shared->calls))) {
 		put_live(&twice.mapping);
 		return;
 	}
@@ -656,7 +779,7 @@ void driver_unmap_twice(void)
 
 static void bad_unmap_outside(void)
 {
-	u64 iova = sim_iova_of(sim.config.blocks * XS_BLOCK_PAGES) +
+	u64 iova = sim_iova_of(sim_end_page()) + (sim.window ? XS_TABLE_PAGES * XS_PAGE_BYTES : 0) +
 		   (u64)sim_draw(~0u) * XS_PAGE_BYTES;
 	u32 pages = 1 + sim_draw(2 * XS_BLOCK_PAGES);
 
@@ -723,6 +846,126 @@ static bool tear(struct sim_mapping *mapping)
 	return all;
 }
 
+/* Mappings of a range of the window, which a bad unmap names. */
+#define LOST_MAX	16u
+
+static struct {
+	struct sim_mapping mappings[LOST_MAX];
+	u32 count;
+} lost;
+
+/* Take all mappings of the pages of the window from @page on. Returns false if there are too many. */
+static bool lose(u32 page, u32 pages)
+{
+	lost.count = 0;
+	for (u32 i = 0; i < sim.live_count; i++) {
+		u32 at = sim_page_of(sim.live[(sim.live_first + i) % SIM_MAPPINGS].iova);
+
+		if (at - page >= pages)
+			continue;
+		if (lost.count == LOST_MAX)
+			return false;
+		lost.mappings[lost.count++] = take_live(i);
+		/* Another mapping is at this index now, or was before. */
+		i = ~0u;
+	}
+	return true;
+}
+
+static void give_back(u32 from)
+{
+	while (lost.count > from)
+		put_live(&lost.mappings[--lost.count]);
+}
+
+/* Move a mapping of each page to the front. Returns the number of pages with a mapping. */
+static u32 first_of_each(void)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < lost.count; i++) {
+		struct sim_mapping mapping = lost.mappings[i];
+		bool has = false;
+
+		for (u32 j = 0; j < count; j++)
+			has |= lost.mappings[j].iova == mapping.iova;
+		if (has)
+			continue;
+		lost.mappings[i] = lost.mappings[count];
+		lost.mappings[count++] = mapping;
+	}
+	return count;
+}
+
+static bool is_used(u32 memory, u32 pages)
+{
+	u32 calls = 0;
+
+	for (u32 i = 0; i < pages; i++)
+		calls += sim.in_window[memory + i].calls;
+	return calls;
+}
+
+static void call_lose(u64 iova, u32 pages)
+{
+	switch (sim_draw(pages == 1 ? 4 : 2)) {
+	case 0:
+		xs_engine_unmap_deferred(&sim.engine, iova, pages);
+		break;
+	case 1:
+		xs_engine_unmap(&sim.engine, iova, pages, sim_draw(2));
+		break;
+	case 2:
+		path_unmap_one(&sim.engine, iova);
+		break;
+	case 3:
+		path_unmap_one_deferred(&sim.engine, iova);
+		break;
+	}
+}
+
+/*
+ * Unmap several pages of the window, or a page that is not mapped. Of each page, a mapping is lost,
+ * and the call is its unmap, at once. Nobody may map or unmap the pages meanwhile, because nobody
+ * could tell which mapping is lost.
+ */
+static void bad_unmap_in_window(void)
+{
+	u32 memory = sim_draw(sim.window_pages - 4), pages = 1 + sim_draw(4), count;
+	u32 serials[LOST_MAX];
+
+	if (sim.live_count) {
+		const struct sim_mapping *at = &sim.live[(sim.live_first + sim_draw(sim.live_count)) %
+							 SIM_MAPPINGS];
+		if (memory_in_window(at) < sim.window_pages - 4)
+			memory = at->memory[0];
+	}
+	if (sim.locked_pages || is_used(memory, pages) ||
+	    (pages == 1 && sim.in_window[memory].mappings)) {
+		bad_unmap_outside();
+		return;
+	}
+	if (!lose(sim.window + memory, pages)) {
+		give_back(0);
+		bad_unmap_outside();
+		return;
+	}
+	sim.locked = memory;
+	sim.locked_pages = pages;
+	sim.in_flight += lost.count;
+	count = first_of_each();
+	for (u32 i = 0; i < count; i++)
+		serials[i] = driver_unmap_begin(&lost.mappings[i], UNMAP_NOW);
+	call_lose(sim_iova_of(sim.window + memory), pages);
+	for (u32 i = 0; i < count; i++)
+		driver_unmap_end(&lost.mappings[i], sim_cpu_now(), serials[i], true);
+	sim.locked_pages = 0;
+	sim.in_flight -= lost.count;
+	for (u32 i = 0; i < count; i++)
+		drop_memory(&lost.mappings[i], lost.mappings[i].part_count);
+	give_back(count);
+}
+
 static void tear_any(void)
 {
 	struct sim_mapping mapping = take_live(sim_draw(sim.live_count));
@@ -755,7 +998,9 @@ void driver_bad_unmap(void)
 	sim_me->straying++;
 	sim.bad_unmaps++;
 	sim_call_begin(CAUSES_OF_BAD_UNMAP);
-	if (!sim.live_count || !sim_draw(4))
+	if (sim.window && sim_draw(2))
+		bad_unmap_in_window();
+	else if (!sim.live_count || !sim_draw(4))
 		bad_unmap_outside();
 	else
 		tear_any();
@@ -796,6 +1041,7 @@ bool driver_step_mapping(u32 step)
 
 void driver_start(void)
 {
+	lost.count = 0;
 	memset(named, 0, sizeof(named));
 	twice.running = false;
 }

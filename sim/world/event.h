@@ -25,6 +25,13 @@ enum sim_event_kind {
 	 * is only reserved.
 	 */
 	EV_HANDED,
+	/*
+	 * Begin and return of a driver's map of memory that the identity window has, by the page
+	 * @page of the window; EV_HANDED comes before EV_MAP_END. @b: 1 if the driver has got the
+	 * page of the window.
+	 */
+	EV_MAP,
+	EV_MAP_END,
 	/* The driver gives back reserved IOVAs that were never mapped. */
 	EV_DROPPED,
 	/*
@@ -174,6 +181,8 @@ static inline u32 entry_serial(u64 entry)
  * @refused:	some removals failed
  * @age_ns:	age of the oldest page, as reported by the engine
  * @map:	number of the map that the CPU is in, 0: none; @map_began_ns: begin of the map
+ * @nothing:	nothing was removed, because all pages are mapped again (identity.h)
+ * @since:	event at or before the one that follows the begin of the flush
  */
 struct sim_flush {
 	u32 cause, causes;
@@ -188,6 +197,8 @@ struct sim_flush {
 	u64 age_ns;
 	u64 map;
 	u64 map_began_ns;
+	bool nothing;
+	u64 since;
 };
 
 /*

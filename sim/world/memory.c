@@ -155,7 +155,10 @@ bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first)
 	u32 at;
 
 	if (kind == MEMORY_PERMANENT) {
-		*first = SIM_PERMANENT + sim_draw(SIM_PERMANENT);
+		if (pages == 1 && sim.window && !sim.calm && sim_draw(2))
+			*first = SIM_MEMORY + sim_draw(SIM_REGISTERS);
+		else
+			*first = SIM_PERMANENT + sim_draw(SIM_PERMANENT);
 		return true;
 	}
 	if (pages > sim.config.memory_pages)
@@ -178,12 +181,23 @@ bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first)
 	return true;
 }
 
+void memory_share(u32 page, enum sim_memory_kind kind)
+{
+	if (kind == MEMORY_PERMANENT)
+		return;
+	if (!memory[memory[page].head].refs)
+		sim_fail("world", "memory page %u is shared, and is free", page);
+	memory[memory[page].head].refs++;
+}
+
 void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind)
 {
 	if (kind == MEMORY_PERMANENT)
 		return;
-	if (kind == MEMORY_FOLIO)
+	if (kind == MEMORY_FOLIO) {
+		first = memory[first].head;
 		pages = 1;
+	}
 	for (u32 i = 0; i < pages; i++)
 		put(&memory[first + i]);
 }

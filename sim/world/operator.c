@@ -115,6 +115,7 @@ static void change_tables(void)
 	 */
 	cpus_quiesce(NULL);
 	xs_space_clear_entries(&sim.engine.space);
+	xs_identity_forget_entries(&sim.engine);
 	cpus_quiesce(NULL);
 	sim.forgetting = false;
 }

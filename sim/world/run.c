@@ -46,6 +46,7 @@ void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u6
 		(u8)kind, (u8)cpu, page, pages, a, b, sim.now_ns, sim.calls
 	};
 
+	sim.events++;
 	/* @b is the address of a structure here, and differs from run to run. */
 	if (kind == EV_ACCOUNTS || kind == EV_READING || kind == EV_FLUSH || kind == EV_MAP_FLUSH)
 		sim.digest = stir(sim.digest, kind);
@@ -64,6 +65,7 @@ void sim_run(const struct sim_config *config, const struct sim_run *run)
 	memset(&sim, 0, sizeof(sim));
 	sim.config = *config;
 	sim.direct = config->direct;
+	life_window();
 	sim.now_ns = 1000000;
 	sim.next_timer_ns = ~0ULL;
 	traced = run->traced;

@@ -17,15 +17,18 @@
 #include "event.h"
 
 #define SIM_BLOCKS	320u
-#define SIM_PAGES	(SIM_BLOCKS * 64u)	/* of IOVA */
-#define SIM_MEMORY	4096u			/* pages that are allocated */
+/* Of IOVA: the blocks, a gap of at least a block up to the next page-table page, the window. */
+#define SIM_PAGES	(SIM_BLOCKS * 64u + 64u + XS_TABLE_PAGES + SIM_WINDOW)
 #define SIM_DEVICES	4u
 #define SIM_MAPPINGS	4096u
 #define SIM_PARTS	6u
 #define SIM_STALE	64u
 #define SIM_LOW_PAGES	(1ULL << XS_LOW_LG2)	/* of 4 GiB */
 
-/* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
+/*
+ * Memory beyond SIM_MEMORY is never freed: device registers and the like. The first SIM_REGISTERS
+ * pages are in the window, all others are at SIM_PERMANENT.
+ */
 #define SIM_PERMANENT	(1u << 20)
 
 /* ---- CPUs ---- */
@@ -37,6 +40,7 @@ struct sim_cpu {
 	u64 points;		/* points passed so far */
 	u64 step_since_points;	/* value of @points when the task's step began */
 	u64 off_since_points;	/* value of @points when interrupts went off */
+	u64 off_since_events;	/* value of the world's @events then */
 	u32 off_pages;		/* removed and released since then */
 	u64 deadline_ns;	/* of the CPU's timer, 0: none */
 	u64 fires_ns;		/* deadline plus the timer's lateness */
@@ -79,6 +83,15 @@ struct sim_mapping {
 	u32 named;		/* pages named by bad unmaps */
 };
 
+/*
+ * A page of the identity window: @mappings that drivers have, and running @calls that map the page
+ * or unmap it.
+ */
+struct sim_window_page {
+	u32 mappings;
+	u32 calls;
+};
+
 struct sim_failure {
 	bool failed;
 	const char *checker;
@@ -100,6 +113,7 @@ struct sim_world {
 	u64 off_old_ns;
 	u64 epoch_end_ns;
 	u64 steps;		/* begun */
+	u64 events;
 	u64 operations;		/* calls of the engine */
 	u64 maps_begun;
 	u64 digest;
@@ -130,6 +144,10 @@ struct sim_world {
 	u64 unstuck;		/* pages removed by retries */
 	bool weak;		/* a policy in force gives a batch-aware driver less than strict */
 	u64 weak_periods;
+	u32 window;		/* first page of the identity window, 0: none */
+	u32 window_pages;
+	struct sim_window_page in_window[SIM_WINDOW];	/* by page of memory */
+	u32 locked, locked_pages;	/* pages of memory that no driver may map now */
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, targets of attacks; a ring */
 	u32 stale_at;
 
@@ -239,14 +257,29 @@ static inline u64 sim_iova_of(u32 page)
 	return (sim_first_page() + page) << XS_PAGE_LG2;
 }
 
-/* Are all @pages pages inside the space? */
+/* Is this a page of the identity window? */
+static inline bool sim_is_window(u32 page)
+{
+	return sim.window && page >= sim.window;
+}
+
+/* Are all @pages pages inside the space, or all inside the identity window? */
 static inline bool sim_is_inside(u64 iova, u64 pages)
 {
 	u64 page = (iova >> XS_PAGE_LG2) - sim_first_page();
+	u64 size = sim.config.blocks * XS_BLOCK_PAGES;
 
-	return !(iova & (XS_PAGE_BYTES - 1)) && pages &&
-	       page < sim.config.blocks * XS_BLOCK_PAGES &&
-	       pages <= sim.config.blocks * XS_BLOCK_PAGES - page;
+	if (sim.window && page >= sim.window) {
+		page -= sim.window;
+		size = sim.window_pages;
+	}
+	return !(iova & (XS_PAGE_BYTES - 1)) && pages && page < size && pages <= size - page;
+}
+
+/* End of the pages of IOVA that this run uses. */
+static inline u32 sim_end_page(void)
+{
+	return sim.window ? sim.window + sim.window_pages : sim.config.blocks * XS_BLOCK_PAGES;
 }
 
 /* ---- a run ---- */
@@ -302,6 +335,7 @@ void time_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns);
 void memory_begin(void);
 void memory_end(void);		/* free the engine's allocations */
 bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first);
+void memory_share(u32 page, enum sim_memory_kind kind);	/* another owner of a page that has one */
 void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind);
 void *memory_alloc(void *world, size_t bytes, u32 cpu, bool atomic);
 void memory_free(void *world, void *memory, size_t bytes);
@@ -390,6 +424,7 @@ void operator_flush(enum xs_flush_point cause);
 void operator_retire(u32 cpu);
 
 /* life.c */
+void life_window(void);		/* place the identity window */
 void life_begin(void);		/* make the engine */
 void life_end(void);		/* unmap everything, and check that nothing is left */
 void life_trim(bool all);	/* give back unused leaves; @all: memory, too */

@@ -61,6 +61,18 @@ static void write_entries(u32 table, u32 page, u32 pages, u64 entry)
 	}
 }
 
+/* The word of the block that has the page, for the backend. */
+static void *const *entries_of(u32 page)
+{
+	u64 at = sim_first_page() + page;
+	struct xs_block *block;
+
+	if (sim_is_window(page))
+		return xs_identity_entries(&sim.engine.identity, at);
+	block = xs_space_block(&sim.engine.space, at);
+	return block ? &block->entries : NULL;
+}
+
 /*
  * Clear entries in place, block by block, from the first on. Returns the number of cleared
  * entries.
@@ -72,9 +84,7 @@ static u32 clear_entries(u32 page, u32 pages)
 	/* A range that covers a whole table goes to the driver, which frees the table. */
 	while (sim.direct && done < pages && pages < 1u << sim.config.table_lg2) {
 		u32 at = page + done, room = XS_BLOCK_PAGES - at % XS_BLOCK_PAGES;
-		struct xs_block *block = xs_space_block(&sim.engine.space,
-							sim_first_page() + at);
-		u32 table = block ? known_table(&block->entries) : 0;
+		u32 table = known_table(entries_of(at));
 
 		if (!table)
 			break;
@@ -311,11 +321,12 @@ static bool exact_unmap(const struct xs_range *range)
 /* Record the requested invalidation. */
 static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 count)
 {
-	u64 blocks[(SIM_BLOCKS + 63) / 64] = { 0 };
+	u64 blocks[(SIM_PAGES / XS_BLOCK_PAGES + 64) / 64] = { 0 };
 	struct sim_flush *flush = asked_now();
 
 	memset(flush, 0, sizeof(*flush));
 	flush->ranges = count;
+	flush->since = sim.events;
 	flush->exact = true;
 	for (u32 i = 0; i < count; i++)
 		flush->exact &= exact_unmap(&ranges[i]);
@@ -326,7 +337,7 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 		for (u32 at = page / XS_BLOCK_PAGES; at <= last; at++)
 			blocks[at / 64] |= 1ULL << at % 64;
 	}
-	for (u32 i = 0; i < (SIM_BLOCKS + 63) / 64; i++)
+	for (u32 i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
 		flush->blocks += xs_popcount(blocks[i]);
 	flush->tables = gather->first_table != 0;
 	flush->refused = gather->refused;
@@ -388,7 +399,8 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 static void prune(void *world, u64 iova, u64 pages)
 {
 	struct xs_range range = { sim_page_of(iova), pages };
-	u64 end = sim.config.blocks * XS_BLOCK_PAGES;
+	u64 end = sim_is_window(range.page) ? sim_end_page() :
+					      sim.config.blocks * XS_BLOCK_PAGES;
 	xs_gather_t gather;
 
 	(void)world;
@@ -402,14 +414,30 @@ static void prune(void *world, u64 iova, u64 pages)
 	sim_point();
 }
 
+/*
+ * Take the invalidation of the flush that is reported. A flush of a batch runs without interrupts:
+ * an earlier invalidation is not the flush's, and the flush has removed nothing.
+ */
+static struct sim_flush take_asked(u32 cause)
+{
+	static const struct sim_flush nothing = { .nothing = true, .exact = true };
+	struct sim_flush flush = *asked_now();
+
+	*asked_now() = nothing;
+	if (cause != XS_FLUSH_UNMAP && flush.since < sim_me->off_since_events)
+		flush = nothing;
+	return flush;
+}
+
 static void flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 		    const struct xs_commands *sent, u64 oldest_ns)
 {
-	struct sim_flush flush = *asked_now();
+	struct sim_flush flush = take_asked(cause);
 
 	(void)world;
 	if (cpu >= sim.config.cpus || cause >= XS_FLUSH_COUNT || !pages ||
-	    ranges != flush.ranges || !(sent->page + sent->domain + sent->global))
+	    ranges != flush.ranges ||
+	    flush.nothing == (sent->page + sent->domain + sent->global > 0))
 		sim_fail("accounts", "a flush of CPU %u, cause %u, flushed %u pages", cpu, cause, pages);
 	sim.flushes[cause]++;
 	flush.cause = cause;
@@ -420,6 +448,7 @@ static void flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	flush.age_ns = oldest_ns;
 	flush.map = sim_me->map;
 	flush.map_began_ns = sim_me->map_began_ns;
+	flush.since = sim_me->off_since_events;
 	sim_event(EV_FLUSH, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&flush);
 }
 

@@ -13,7 +13,7 @@
 
 #define TABLES		2400u
 #define SLOTS		(128u << SIM_TABLE_LG2)
-#define ROOT		1024u
+#define ROOT		2048u
 
 /* One page-table page; @next links tables in a gather or on the free list. */
 struct table {

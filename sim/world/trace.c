@@ -28,6 +28,12 @@ static void trace_driver(const struct sim_event *event)
 		printf("driver: has%s%s", event->b ? " reserved" : "", "");
 		range(event);
 		break;
+	case EV_MAP:
+	case EV_MAP_END:
+		printf(event->kind == EV_MAP ? "driver: map of the page of" :
+		       event->b ? "driver: map returns with" : "driver: map returns without");
+		range(event);
+		break;
 	case EV_DROPPED:
 		printf("driver: drops");
 		range(event);

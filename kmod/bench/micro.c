@@ -34,6 +34,9 @@
  *   fresh=1           allocate new pages for each round, and free them inside the poll, before the
  *                     flush at its end, as a driver does that gives its buffers away. Neither is in
  *                     the timed sections, but the consequences at the end of the poll are
+ *   recycle=N         keep the ring mapped: unmap N mappings and map their pages again, until all
+ *                     mappings are new, as a driver does that gets its buffers back before the
+ *                     end of the poll
  *   ns=1              report nanoseconds, whatever a tick is
  */
 #include <linux/delay.h>
@@ -67,7 +70,7 @@ struct micro {
 	struct lab_clock clock;
 	/* The parameters. */
 	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends, ns;
-	u32 list_entries, walk_mib;
+	u32 list_entries, walk_mib, recycle;
 
 	u32 count;		/* number of mappings: ring_pages / each_pages */
 	size_t each_bytes;
@@ -180,8 +183,9 @@ static void unmap_some(struct micro *micro)
 		return;
 	}
 	while (micro->mapped)
-		dma_unmap_page(dev, micro->iovas[--micro->mapped], micro->each_bytes,
-			       micro->dir);
+		if (!dma_mapping_error(dev, micro->iovas[--micro->mapped]))
+			dma_unmap_page(dev, micro->iovas[micro->mapped], micro->each_bytes,
+				       micro->dir);
 }
 
 static void pages_free(struct micro *micro)
@@ -220,11 +224,52 @@ static u32 section_length(const struct micro *micro, u64 start, u64 end)
 	return end - start - micro->clock.read_ticks;
 }
 
+/* Maps and unmaps of a ring that stays mapped, from one poll to the next. */
+static void recycle_work(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	u64 start, unmapped, mapped;
+	bool failed = false;
+	u32 from, i;
+
+	if (!micro->mapped)
+		map_all(micro);
+	if (micro->mapped != micro->count) {
+		unmap_some(micro);
+		return;
+	}
+	micro->section_ticks[SECTION_MAP] = 0;
+	micro->section_ticks[SECTION_UNMAP] = 0;
+	for (from = 0; from < micro->count; from += micro->recycle) {
+		start = lab_clock();
+		for (i = from; i < from + micro->recycle; i++)
+			dma_unmap_page(dev, micro->iovas[micro->order[i]], micro->each_bytes,
+				       micro->dir);
+		unmapped = lab_clock();
+		for (i = from; i < from + micro->recycle; i++)
+			micro->iovas[micro->order[i]] =
+				dma_map_page(dev, micro->pages[micro->order[i]], 0,
+					     micro->each_bytes, micro->dir);
+		mapped = lab_clock();
+		micro->section_ticks[SECTION_UNMAP] += section_length(micro, start, unmapped);
+		micro->section_ticks[SECTION_MAP] += section_length(micro, unmapped, mapped);
+		for (i = from; i < from + micro->recycle; i++)
+			failed |= dma_mapping_error(dev, micro->iovas[micro->order[i]]);
+	}
+	if (failed)
+		unmap_some(micro);
+}
+
 /* The poll. */
 static void micro_work(void *context)
 {
 	struct micro *micro = context;
 	u64 start, mapped, unmap_start, unmapped;
+
+	if (micro->recycle) {
+		recycle_work(micro);
+		return;
+	}
 
 	start = lab_clock();
 	if (micro->lists)
@@ -445,7 +490,8 @@ static void micro_print(const struct micro *micro, struct seq_buf *result)
 		       micro->ring_pages, micro->rounds, micro->each_pages, micro->split);
 	seq_buf_printf(result, ",\"shuffle\":%u,\"fresh\":%u", micro->shuffle, micro->fresh);
 	seq_buf_printf(result, ",\"bytes\":%zu,\"sends\":%u", micro->each_bytes, micro->sends);
-	seq_buf_printf(result, ",\"list\":%u,\"walk\":%u", micro->list_entries, micro->walk_mib);
+	seq_buf_printf(result, ",\"list\":%u,\"walk\":%u,\"recycle\":%u", micro->list_entries,
+		       micro->walk_mib, micro->recycle);
 	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
 	print_section(micro, result, "flush", rounds_median(micro, SECTIONS_FLUSH));
@@ -535,6 +581,7 @@ static int micro_parse(struct micro *micro, char *text)
 		{ "fresh", &micro->fresh, 0, 1 },
 		{ "bytes", &micro->bytes, 1, PAGE_SIZE },
 		{ "sends", &micro->sends, 0, 1 },
+		{ "recycle", &micro->recycle, 0, 1024 },
 		{ "ns", &micro->ns, 0, 1 },
 	};
 	int ret = lab_params_parse(dev, "micro", text, params, ARRAY_SIZE(params));
@@ -562,6 +609,12 @@ static int micro_parse(struct micro *micro, char *text)
 		return -EINVAL;
 	}
 	micro->count = micro->ring_pages / micro->each_pages;
+	if (micro->recycle && (micro->count % micro->recycle || micro->list_entries ||
+			       micro->fresh || micro->dev->batch_aware)) {
+		dev_err(dev, "micro: recycle=%u: divides the ring, is for unmodified drivers, and excludes list= and fresh=\n",
+			micro->recycle);
+		return -EINVAL;
+	}
 	micro->each_bytes = (size_t)micro->each_pages << PAGE_SHIFT;
 	if (micro->bytes)
 		micro->each_bytes = micro->bytes;
@@ -593,6 +646,8 @@ static int micro_run(struct lab_device *dev, char *text, struct seq_buf *result)
 		micro.clock.instructions = false;
 	empty_polls_run(&micro);
 	ret = rounds_run(&micro);
+	if (micro.recycle)
+		unmap_some(&micro);
 	lab_poll_leave(&dev->poll);
 	if (!ret)
 		micro_print(&micro, result);

@@ -56,7 +56,7 @@ def table(source: Path = SOURCE) -> tuple[Policy, ...]:
 
 def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
     fields = dict(_FIELD.findall(text))
-    name = re.fullmatch(r'"([a-z][a-z0-9]*)"', fields.get("name", ""))
+    name = re.fullmatch(r'"([a-z][a-z0-9-]*)"', fields.get("name", ""))
     flushes = re.sub(r"\w+", lambda word: defines.get(word[0], word[0]), fields.get("flushes", ""))
     if not name or not _FLUSH.search(flushes):
         raise UserError(f"{source}: a row of xs_policies[] has no name or no flush point: {text.strip()}")

@@ -99,7 +99,7 @@ static int read_policy(void)
 		return xs_rules_start(rules);
 	is_auto = !strcmp(policy, "auto");
 	if (!is_auto && !xs_policy_find(policy)) {
-		pr_err("refused: unknown policy \"%s\"; valid are none, auto, copy, strict, lazy, fands, xsmmu and fused\n",
+		pr_err("refused: unknown policy \"%s\"; valid are none, auto, copy, strict, lazy, fands, xsmmu, fused, strict-identity and fused-identity\n",
 		       policy);
 		return -EINVAL;
 	}

@@ -272,7 +272,8 @@ XS_ROOT_ONLY(exposure_ns);
 /* Unmapped pages that were not flushed inside their unmap. */
 static u64 deferred(const struct xs_stats *sum)
 {
-	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages;
+	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages -
+	       sum->counts.kept_unmaps;
 }
 
 /* The use of choices since the attach; empty if the group is not attached. */
@@ -345,6 +346,9 @@ XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
 XS_STAT(stuck_pages, xs_group_is_attached(xdev->group) ?
 		     xs_engine_stuck_pages(&xdev->group->backend.engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
+XS_STAT(kept_unmaps, sum->counts.kept_unmaps);
+XS_STAT(identity_writes, sum->counts.identity_writes);
+XS_STAT(identity_misses, sum->counts.identity_misses);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
 XS_STAT(copied_bytes, sum->counts.copied_bytes);
@@ -377,6 +381,9 @@ static struct attribute *stats_attrs[] = {
 	&held_pages_attribute.attr,
 	&stuck_pages_attribute.attr,
 	&map_failures_attribute.attr,
+	&kept_unmaps_attribute.attr,
+	&identity_writes_attribute.attr,
+	&identity_misses_attribute.attr,
 	&copied_maps_attribute.attr,
 	&copied_unmaps_attribute.attr,
 	&copied_bytes_attribute.attr,

@@ -64,9 +64,10 @@ static int each_reserved(struct xs_group *group, const struct list_head *regions
 	return end;
 }
 
-static int reserve(u64 start, u64 last, void *space)
+static int reserve(u64 start, u64 last, void *engine)
 {
-	return xs_space_reserve(space, start, last);
+	xs_identity_exclude(engine, start, last);
+	return xs_space_reserve(&((struct xs_engine *)engine)->space, start, last);
 }
 
 static int go_below(u64 start, u64 last, void *data)
@@ -134,7 +135,7 @@ int xs_regions_reserve(struct xs_group *group)
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
 	if (!error)
 		error = each_reserved(group, &regions, reserve,
-				      &group->backend.engine.space);
+				      &group->backend.engine);
 	if (!error)
 		error = reserve_msi_pages(group, &regions);
 	free_regions(&regions);

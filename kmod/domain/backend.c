@@ -3,6 +3,7 @@
  * The operations that the engine needs of Linux (<xsmmu/backend.h>), and the set-up of a
  * backend. Part of path.c.
  */
+#include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <linux/vmalloc.h>
@@ -160,6 +161,22 @@ static void cpus_exit(struct xs_backend *backend)
 	cancel_delayed_work_sync(&backend->retry);
 }
 
+/*
+ * Chooses the window of identity placement (identity.h): from the middle of the domain on, if all
+ * memory fits, and none if the upper half is smaller. Memory that is added later is outside.
+ */
+static void choose_window(struct xs_engine_config *engine)
+{
+	u64 middle = rounddown_pow_of_two(engine->end) / 2;
+	u64 memory = __pa(high_memory - 1) + 1;
+
+	if (middle <= XS_LOW_LAST || memory > middle || engine->start > XS_LOW_LAST)
+		return;
+	engine->identity = middle;
+	engine->memory_pages = PFN_UP(memory);
+	engine->end = middle - XS_BLOCK_BYTES;
+}
+
 static const char *engine_init(struct xs_backend *backend,
 			       const struct xs_backend_config *config)
 {
@@ -175,6 +192,7 @@ static const char *engine_init(struct xs_backend *backend,
 		.remembers = backend->domain.iommu.kicks || XS_REFUSES,
 	};
 
+	choose_window(&engine);
 	return xs_engine_init(&backend->engine, &engine) ?
 		"no IOVA space or out of memory" : NULL;
 }

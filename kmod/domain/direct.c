@@ -259,13 +259,24 @@ static __always_inline bool backend_map_each(void *data, void **entries,
 
 /* ---- removals ---- */
 
+/* The word of the block of an IOVA where the location of its entries is cached; or NULL. */
+static __always_inline void **entries_at(struct xs_backend *backend, u64 iova)
+{
+	struct xs_engine *engine = &backend->engine;
+	struct xs_block *block;
+
+	if (xs_identity_has(&engine->identity, iova >> PAGE_SHIFT))
+		return xs_identity_entries(&engine->identity, iova >> PAGE_SHIFT);
+	block = xs_space_block(&engine->space, iova >> PAGE_SHIFT);
+	return block ? &block->entries : NULL;
+}
+
 /* Clears entries of a block. False: the entries of the block are not known. */
 static __always_inline bool clear_entries(struct xs_backend *backend, u64 iova,
 					  u32 pages)
 {
-	struct xs_block *block = xs_space_block(&backend->engine.space,
-						iova >> PAGE_SHIFT);
-	void *known = block ? READ_ONCE(block->entries) : NULL;
+	void **entries = entries_at(backend, iova);
+	void *known = entries ? READ_ONCE(*entries) : NULL;
 
 	if (!xs_entries_are_tried(known))
 		return false;
@@ -340,6 +351,7 @@ static void stop_direct(struct xs_backend *backend)
 	xs_tables_forget(&backend->domain.tables);
 	choose_maps(backend);
 	xs_space_clear_entries(&backend->engine.space);
+	xs_identity_forget_entries(&backend->engine);
 	backend_quiesce(backend);
 }
 

@@ -71,7 +71,9 @@ static void fail_maps(struct xs_backend *backend)
 	if (xs_backend_has_no_domain(backend))
 		return;
 	WRITE_ONCE(backend->maps_fail, true);
+	/* Waits for the maps that are under way. */
 	forget_iommu(backend);
+	xs_identity_seal(&backend->engine);
 }
 
 /*

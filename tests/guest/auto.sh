@@ -113,7 +113,7 @@ case_auto_in_the_menu() {
 	expect_equal "the level without a driver" "$(get $E1000E level)" none
 	expect_equal "the state" "$(get $E1000E state)" idle
 	put $E1000E policy fused || failure "fused was refused: $(cat /tmp/put)"
-	expect_equal "the menu" "$(get $E1000E policy)" "none auto copy strict lazy fands xsmmu [fused]"
+	expect_equal "the menu" "$(get $E1000E policy)" "none auto copy strict lazy fands xsmmu [fused] strict-identity fused-identity"
 	mode_is 400 auto_policy
 	refused $E1000E policy automatic 'Invalid argument' 'unknown policy "automatic"'
 	refused $E1000E policy 'auto fused' 'Invalid argument' 'unknown policy "auto fused"'

@@ -236,7 +236,7 @@ IGB=0000:01:00.0
 DATA=0000:02:00.0
 DISK0=0000:05:00.0
 DISK1=0000:06:00.0
-POLICIES='strict lazy fands xsmmu fused'
+POLICIES='strict lazy fands xsmmu fused strict-identity fused-identity'
 # Only in a build of the module for tests: the n-th allocation or map of the module fails.
 FAIL=/sys/module/xsmmu/parameters/fail_nth
 

@@ -26,7 +26,8 @@ case_policies_on_a_disk() {
 
 # On real pages in a real NAPI poll; the levels are those of the policies' table.
 case_micro() {
-	for pair in copy:strict strict:strict lazy:lazy fands:bounded xsmmu:held fused:held; do
+	for pair in copy:strict strict:strict lazy:lazy fands:bounded xsmmu:held fused:held strict-identity:strict \
+		fused-identity:held; do
 		take "${pair%:*}" $TESTDEV
 		expect_equal "the state before" "$(get $TESTDEV state)" attached
 		echo 'ring=256 rounds=4' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed under ${pair%:*}"
@@ -41,7 +42,7 @@ case_micro() {
 case_change_under_a_driver() {
 	take strict $DATA
 	disk_start $DATA
-	for policy in fused lazy xsmmu fands strict fused; do
+	for policy in fused fused-identity lazy strict-identity xsmmu fands strict fused; do
 		put $DATA policy $policy || failure "policy $policy was refused"
 		work_on $DATA
 	done

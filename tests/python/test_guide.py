@@ -35,7 +35,7 @@ def test_it_has_the_policies_of_the_table_with_their_defaults() -> None:
 
 
 def test_levels_are_those_of_the_document() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", LEVELS_MD, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \|", LEVELS_MD, re.MULTILINE)
     documented = {name: level for name, level in rows if name in guide.POLICIES}
     assert documented == {name: policy.level for name, policy in guide.POLICIES.items()}
     assert [*guide.LEVELS] == [*reversed(metrics.LEVELS)]
@@ -64,7 +64,7 @@ def test_the_man_pages_have_it(tmp_path: Path) -> None:
 def test_the_refusal_of_an_unknown_policy_names_all() -> None:
     """The log line of the module parameter; the package has no copy of the table for the kernel log to point to."""
     line = re.search(r'unknown policy \\"%s\\"; valid are ([^\\]*)', (PROJECT / "kmod/main.c").read_text())
-    assert line and re.findall(r"\w+", line[1].replace(" and ", " ")) == ["none", "auto", *policies.names()]
+    assert line and re.findall(r"[\w-]+", line[1].replace(" and ", " ")) == ["none", "auto", *policies.names()]
 
 
 def test_the_strongest_of_a_group() -> None:

@@ -34,12 +34,17 @@ class Policy:
 POLICIES: Final[Mapping[str, Policy]] = {
     "copy": Policy("strict", "its unmap; up to 4,096 bytes are copied, so never", 1000, 1, 4096),
     "strict": Policy("strict", "its unmap", 1000, 1),
+    "strict-identity": Policy("strict", "as strict", 1000, 1),
     "xsmmu": Policy("held", "the end of a NAPI poll, 1,024 pages or 1 ms", 1000, 1024),
     "fused": Policy("held", "the same; fewer commands by blocks of 64 pages", 1000, 1024),
+    "fused-identity": Policy("held", "as fused", 1000, 1024),
     "fands": Policy("bounded", "a block of 64 is unmapped, 1,024 pages or 1 ms", 1000, 1024),
     "lazy": Policy("lazy", "256 pages or 10 ms", 10_000, 256),
 }
 """Policies, the strongest level first."""
+
+RESEARCH: Final = ("strict-identity", "fused-identity")
+"""Policies that no server needs (docs/older.md); the table names them in one line."""
 
 OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     "auto": ("varies", "the module chooses strict, copy or fused, and says why"),
@@ -62,8 +67,8 @@ KERNEL: Final = (
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Name, level, and event that ends access to unmapped memory, for each possible choice."""
-    yield from ((name, policy.level, policy.ends) for name, policy in POLICIES.items())
+    """Name, level, and event that ends access to unmapped memory, for each choice but those for research."""
+    yield from ((name, policy.level, policy.ends) for name, policy in POLICIES.items() if name not in RESEARCH)
     yield from ((name, *words) for name, words in OTHERS.items())
 
 
@@ -74,6 +79,7 @@ def lines() -> list[str]:
     return [
         f"{'POLICY':<7} {'LEVEL':<8} MEMORY IS IN THE DEVICE'S REACH UNTIL",
         *named,
+        f"For research: {', '.join(f'{name} ({POLICIES[name].level})' for name in RESEARCH)}.",
         "",
         f"{'LEVEL':<7} MEMORY THAT A DRIVER HAS UNMAPPED FROM ITS DEVICE",
         *levels,

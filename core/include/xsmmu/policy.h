@@ -13,7 +13,7 @@
 enum xs_placement {
 	XS_PLACE_PAGE,	/* an order-n range of the CPU's magazines */
 	XS_PLACE_BLOCK,	/* the next pages of the CPU's open block */
-	XS_PLACE_IDENTITY,	/* of a single page, its physical address (identity.h); else as BLOCK */
+	XS_PLACE_IDENTITY,	/* a single page's physical address (identity.h); else as BLOCK */
 };
 
 /* Causes of a flush. An unmap before the next flush point is deferred. */

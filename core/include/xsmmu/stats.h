@@ -41,7 +41,7 @@ struct xs_counts {
 	u64 immediate_global;
 	u64 bad_unmaps;		/* unmaps that match no mapping, and other misuse */
 	u64 stuck_pages;	/* unmapped, and not removed by the backend */
-	u64 kept_unmaps;	/* unmaps of a page that stays present: mapped, or deferred before */
+	u64 kept_unmaps;	/* of pages that stay present: mapped, or deferred before */
 	u64 identity_writes;	/* maps that wrote the entry of a page of the identity window */
 	u64 identity_misses;	/* single pages placed in a block, as the window did not serve */
 	u64 copied_maps;	/* buffers copied into a pool, */

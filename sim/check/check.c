@@ -28,10 +28,8 @@ static void ask(const struct sim_event *event)
 		check_exact(event);
 		/* fall through */
 	case EV_ENTRY:
-		check_iova(event);
-		break;
 	case EV_MAP_END:
-		check_window(event);
+		check_iova(event);
 		break;
 	case EV_UNMAPPED:
 		check_pages(event);

@@ -167,10 +167,10 @@ struct shadow {
 	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that flush */
 	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, in force during the whole call */
 	u32 calling[SIM_CPUS];	/* number of running calls */
-	struct shadow_cpu cpus[SIM_CPUS + 1];	/* the last: pages that one of several CPUs defers */
+	struct shadow_cpu cpus[SIM_CPUS + 1];	/* the last: of pages that one of several defers */
 	u64 entries, flushes;	/* of the window, written and flushed */
 	u64 unmaps;		/* of the window */
-	u64 kept;		/* unmaps of the window that have certainly left the entry to others */
+	u64 kept;		/* unmaps of the window that have left the entry to others */
 	bool twice;		/* a running unmap's CPU is unknown */
 	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
 	u32 unlinked_count;

@@ -13,9 +13,9 @@ static void check_left(const struct sim_event *event)
 		if (!shadow_is_left(page, event))
 			continue;
 		/* Another unmap of the page of the window may have been the last. */
-		if (sim_is_window(i) && page->may_stay)
+		if (page->may_stay)
 			continue;
-		if (event->b || (page->how & UNMAP_NOW && !sim_is_window(i)) || event->pages > BLOCK_PAGES)
+		if (event->b || event->pages > BLOCK_PAGES)
 			sim_fail("level", "IOVA page %u is left by an unmap that flushes at once", i);
 		if (shadow.level == XS_LEVEL_STRICT)
 			sim_fail("level", "IOVA page %u is deferred, and the level is strict", i);

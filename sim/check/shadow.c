@@ -287,22 +287,34 @@ static void gone(struct shadow_page *page)
 	page->out = false;
 }
 
+/*
+ * A page of the window that one driver has freed before its unmap may have become another driver's,
+ * who also has the page in the window, and be of a kind that cannot be held.
+ */
+static bool could_hold(const struct shadow_page *page)
+{
+	return !sim_is_window((u32)(page - shadow.pages)) || page->how & UNMAP_HOLDABLE;
+}
+
 static void stuck(const struct sim_event *event)
 {
 	shadow.stuck += event->pages;
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
 
-		page->kept = page->state == SHADOW_DEFERRED && page->level >= XS_LEVEL_HELD;
+		page->kept = page->state == SHADOW_DEFERRED && page->level >= XS_LEVEL_HELD &&
+			     could_hold(page);
 		page->out = false;
 		if (page->state == SHADOW_DEFERRED)
-			list_remove(i);
+			shadow_undefer(i);
 		else if (page->state == SHADOW_UNMAPPING)
 			leave_call(page);
 		if (page->state == SHADOW_DEFERRED || page->state == SHADOW_UNMAPPING)
 			end_dead(i);
 		else
 			page->call = 0;
+		if (page->kept)
+			shadow.memory[page->memory].promised++;
 		page->state = SHADOW_STUCK;
 	}
 }

@@ -8,10 +8,10 @@
  * - a page is handed out only with its entry, that of this page of memory;
  * - a page may be handed out while it is deferred: the stale translations are those of the entry.
  *
- * A running unmap may already have left the page, and a running map may already have the page, as the
- * events of a call are its begin and its return. So a page is unmapped when its last running unmap
- * returns and no driver has the page; while a map of it runs, the flush of a deferred page is not
- * demanded, but it is if the map returns without the page (@due).
+ * A running unmap may already have left the page, and a running map may already have the page, as
+ * the events of a call are its begin and its return. So a page is unmapped when its last running
+ * unmap returns and no driver has the page; while a map of it runs, the flush of a deferred page is
+ * not demanded, but it is if the map returns without the page (@due).
  */
 #include "check.h"
 

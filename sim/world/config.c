@@ -2,6 +2,13 @@
 /* Configurations: the plain world, and worlds drawn from a seed; see config.h. */
 #include "config.h"
 
+static void use_window(struct sim_config *config)
+{
+	config->window = config->memory_pages;
+	config->again = 4;
+	config->recycle = 2;
+}
+
 struct sim_config sim_config_plain(const struct xs_policy *policy)
 {
 	struct sim_config config = {
@@ -57,11 +64,8 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 	if (config.tuning.batch_pages > 128)
 		config.tuning.batch_pages = 128;
 	config.tuning.pool_mib = SIM_POOL_MIB;
-	if (policy->placement == XS_PLACE_IDENTITY) {
-		config.window = config.memory_pages;
-		config.again = 4;
-		config.recycle = 2;
-	}
+	if (policy->placement == XS_PLACE_IDENTITY)
+		use_window(&config);
 	return config;
 }
 
@@ -224,6 +228,13 @@ static void crowd(struct sim_config *config)
 	config->low = draw(2) ? draw_size(20, 200) : 0;
 	config->again = 2;
 	config->recycle = 2;
+	if (draw(2))
+		return;
+	/* Pages that are stuck, and that a driver has freed too early. */
+	config->remembers = draw(4);
+	config->fault[FAULT_REMOVE] = 8;
+	config->fault[FAULT_FREED_EARLY] = 4;
+	config->kinds[MEMORY_SLAB] = config->kinds[MEMORY_COUNTED];
 }
 
 /*

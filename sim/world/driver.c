@@ -345,10 +345,10 @@ bool driver_map(u32 pages, u64 last)
 	if (!prepare(&mapping, pages))
 		return false;
 	sim.in_flight++;
-	if (is_locked(&mapping))
-		done = false;
+	if (mapping.scattered)
+		done = map_parts(&mapping, last);
 	else
-		done = mapping.scattered ? map_parts(&mapping, last) : map_whole(&mapping, last, true);
+		done = !is_locked(&mapping) && map_whole(&mapping, last, true);
 	sim.in_flight--;
 	if (done)
 		put_live(&mapping);
@@ -854,7 +854,7 @@ static struct {
 	u32 count;
 } lost;
 
-/* Take all mappings of the pages of the window from @page on. Returns false if there are too many. */
+/* Take all mappings of some pages of the window. Returns false if there are too many. */
 static bool lose(u32 page, u32 pages)
 {
 	lost.count = 0;
@@ -924,6 +924,19 @@ static void call_lose(u64 iova, u32 pages)
 	}
 }
 
+/* Draw a page of memory, often one that is mapped, with three pages behind it in the window. */
+static u32 any_in_window(void)
+{
+	const struct sim_mapping *at;
+
+	if (sim.live_count) {
+		at = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
+		if (memory_in_window(at) < sim.window_pages - 3)
+			return at->memory[0];
+	}
+	return sim_draw(sim.window_pages - 3);
+}
+
 /*
  * Unmap several pages of the window, or a page that is not mapped. Of each page, a mapping is lost,
  * and the call is its unmap, at once. Nobody may map or unmap the pages meanwhile, because nobody
@@ -931,15 +944,9 @@ static void call_lose(u64 iova, u32 pages)
  */
 static void bad_unmap_in_window(void)
 {
-	u32 memory = sim_draw(sim.window_pages - 4), pages = 1 + sim_draw(4), count;
+	u32 memory = any_in_window(), pages = 1 + sim_draw(4), count;
 	u32 serials[LOST_MAX];
 
-	if (sim.live_count) {
-		const struct sim_mapping *at = &sim.live[(sim.live_first + sim_draw(sim.live_count)) %
-							 SIM_MAPPINGS];
-		if (memory_in_window(at) < sim.window_pages - 4)
-			memory = at->memory[0];
-	}
 	if (sim.locked_pages || is_used(memory, pages) ||
 	    (pages == 1 && sim.in_window[memory].mappings)) {
 		bad_unmap_outside();

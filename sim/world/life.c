@@ -206,6 +206,20 @@ static void check_slots(void)
 					 (unsigned long long)(page + i - sim_first_page()));
 }
 
+/* Nothing is mapped, so each page of the window is absent. */
+static void check_words(void)
+{
+	const struct xs_identity *identity = &sim.engine.identity;
+
+	for (u64 page = 0; page < identity->pages; page++) {
+		xs_atomic64_t *words = identity->tables[page / XS_TABLE_PAGES].words;
+
+		if (words && xs_a64_read(&words[page % XS_TABLE_PAGES]))
+			sim_fail("accounts", "page %llu of the window is not absent, and nothing is mapped",
+				 (unsigned long long)page);
+	}
+}
+
 static void end_space(void)
 {
 	for (u32 i = 0; i < sim.config.cpus; i++)
@@ -236,6 +250,7 @@ void life_end(void)
 	life_trim(false);
 	tell_accounts(true);
 	check_slots();
+	check_words();
 	/* Or skip the check: an engine may end while CPUs still cache IOVAs. */
 	if (sim_draw(2))
 		end_space();

@@ -213,8 +213,9 @@ struct allocation {
 static struct allocation *allocations;
 
 /*
- * Freed allocations are kept for a while, filled with POISON: a stale read goes astray, and a
- * stale write is found when the allocation goes. AddressSanitizer detects both better.
+ * Freed allocations are kept for a while, filled with a poison: a stale read goes astray, and a
+ * stale write is found when the allocation goes. Every second one is filled with zeros, as if it
+ * were in use again. AddressSanitizer detects both better.
  */
 #define POISON		0x6b
 #define FREED_KEPT	32u
@@ -222,12 +223,17 @@ static struct allocation *allocations;
 static struct allocation *freed[FREED_KEPT];
 static u32 freed_at;
 
-static void check_freed(const struct allocation *allocation)
+static u8 poison_at(u32 at)
+{
+	return at % 2 ? 0 : POISON;
+}
+
+static void check_freed(const struct allocation *allocation, u8 poison)
 {
 	const u8 *byte = (const u8 *)(allocation + 1);
 
 	for (size_t i = 0; i < allocation->bytes; i++)
-		if (byte[i] != POISON)
+		if (byte[i] != poison)
 			sim_fail("accounts", "%zu bytes are written to after they were freed",
 				 allocation->bytes);
 }
@@ -240,13 +246,13 @@ static void keep_freed(struct allocation *allocation)
 	free(allocation);
 	return;
 #endif
-	memset(allocation + 1, POISON, allocation->bytes);
+	memset(allocation + 1, poison_at(freed_at), allocation->bytes);
 	freed[freed_at] = allocation;
-	freed_at = (freed_at + 1) % FREED_KEPT;
 	if (oldest) {
-		check_freed(oldest);
+		check_freed(oldest, poison_at(freed_at));
 		free(oldest);
 	}
+	freed_at = (freed_at + 1) % FREED_KEPT;
 }
 
 void *memory_alloc(void *world, size_t size, u32 cpu, bool atomic)
@@ -331,4 +337,5 @@ void memory_end(void)
 		free(freed[i]);
 		freed[i] = NULL;
 	}
+	freed_at = 0;
 }

@@ -193,7 +193,7 @@ static void read_accounts(void)
 	};
 	static struct xs_stats read[SIM_CPUS][2];
 	struct xs_stats *stats = &read[sim_cpu_now()][sim_me->interrupted];
-	u64 operations;
+	u64 events;
 	bool alone;
 
 	sim_call_begin(0);
@@ -202,10 +202,11 @@ static void read_accounts(void)
 	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages + sim.uncopied +
 				sim.uncopying;
 	xs_engine_stats(&sim.engine, stats);
-	operations = sim.operations;
+	events = sim.events;
 	alone = sim.calls == 1;
 	reading.stuck = xs_engine_stuck_pages(&sim.engine);
-	reading.alone = alone && sim.operations == operations;
+	/* A timer may have fired meanwhile. */
+	reading.alone = alone && sim.calls == 1 && sim.events == events;
 	sim_call_end();
 	reading.stats = stats;
 	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);

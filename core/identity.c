@@ -522,8 +522,9 @@ void xs_identity_stick(struct xs_engine *engine, u64 page, u64 pages)
 {
 	xs_count(engine->counts, stuck_pages, pages);
 	xs_ops(engine)->stuck(xs_backend(engine), page << XS_PAGE_LG2, pages);
+	/* A retry waits for all calls between its look at the word and its use of the page. */
 	for (u64 end = page + pages; page < end; page++)
-		xs_a64_set_release(xs_identity_word(&engine->identity, page), XS_WORD_STUCK);
+		xs_a64_set(xs_identity_word(&engine->identity, page), XS_WORD_STUCK);
 }
 
 bool xs_identity_is_stuck(const struct xs_engine *engine, u64 page)
@@ -541,7 +542,7 @@ void xs_identity_keep(struct xs_engine *engine, u64 page, xs_ref_t ref)
 		return;
 	/* If the driver freed the page before its unmap, what is held may be of another kind. */
 	if (xs_likely(xs_ref_of(xs_identity_phys(&engine->identity, page)) == ref))
-		xs_a64_or(xs_identity_word(&engine->identity, page), XS_WORD_HELD);
+		xs_a64_or_relaxed(xs_identity_word(&engine->identity, page), XS_WORD_HELD);
 	else
 		xs_ref_release(ref);
 }
@@ -623,7 +624,7 @@ void xs_identity_seal(struct xs_engine *engine)
 		words = xs_load_acquire(&identity->tables[at].words);
 		for (u32 i = 0; words && i < XS_TABLE_PAGES; i++)
 			if ((xs_a64_read(&words[i]) & XS_WORD_STATE) == XS_WORD_PRESENT)
-				xs_a64_andnot(&words[i], XS_WORD_PROT);
+				xs_a64_andnot_relaxed(&words[i], XS_WORD_PROT);
 		xs_exit();
 	}
 	/* Maps that have shared an entry before are counted as mapped by now. */

@@ -108,7 +108,7 @@ void scale_prefetchw(const void *at);
 #define xs_copy_out(phys, bounce, bytes)	xs_copy_in(bounce, phys, bytes)
 
 /* Each CPU's counts have separate lines, like a kernel's per-CPU memory. */
-#define SCALE_COUNTS_BYTES	128
+#define SCALE_COUNTS_BYTES	192
 
 #define xs_counts_of(c, cpu) \
 	((struct xs_counts *)((u8 *)(c) + (size_t)(cpu) * SCALE_COUNTS_BYTES))

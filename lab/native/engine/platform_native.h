@@ -41,7 +41,7 @@ void native_fail(const char *text) __attribute__((noreturn, cold));
 
 /* ---- per-CPU data ---- */
 
-#define NATIVE_COUNTS_BYTES	128
+#define NATIVE_COUNTS_BYTES	192
 
 /**
  * struct native_area - per-CPU data

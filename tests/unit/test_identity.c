@@ -580,7 +580,7 @@ static void trim(void)
 {
 	struct world *world = begin(xs_policy_find("fused-identity"));
 	u32 tables = WORLD_WINDOW_PAGES / XS_TABLE_PAGES, kept = 0;
-	struct mapping all[64];
+	struct mapping *all = test_alloc(64 * sizeof(*all));
 	u64 pruned = world->pruned;
 
 	for (u32 i = 0; i < 64; i++)
@@ -603,6 +603,7 @@ static void trim(void)
 	CHECK(is_identity(world, &all[1]));
 	driver_unmap(world, &all[0], false);
 	driver_unmap(world, &all[1], false);
+	test_free(all);
 	world_end(world);
 }
 

@@ -373,6 +373,10 @@ static const struct ex_program trims = {
 	PROGRAM, .name = "identity_trims", .setup = begin_strict,
 	.threads = { trim, map_now }, .finish = none_mapped
 };
+static const struct ex_program trims_new = {
+	PROGRAM, .name = "identity_trims_new", .setup = begin_without_words,
+	.threads = { trim, map_now }, .finish = none_mapped
+};
 static const struct ex_program trims_mapped = {
 	PROGRAM, .name = "identity_trims_mapped", .setup = begin_strict_mapped,
 	.threads = { trim, unmap_first, map_only }, .finish = one_mapped
@@ -524,6 +528,20 @@ static const struct ex_program stuck = {
 	.threads = { flush0, retry_and_map }, .finish = removed
 };
 
+/* Another CPU maps what the retry has removed. */
+static void begin_stuck_before(void)
+{
+	begin_stuck();
+	world_own(PAGE, 2);
+	refs = 1;
+	flush0();
+}
+
+static const struct ex_program stuck_mapped = {
+	PROGRAM, .name = "identity_stuck_mapped", .setup = begin_stuck_before,
+	.threads = { retry, map_only }, .finish = removed
+};
+
 /*
  * Both CPUs have a record of the page, and a flush of CPU 1 makes the page stuck. A flush of CPU 0
  * cannot remove another page, and so looks for stuck pages. One of the references is enough.
@@ -612,7 +630,9 @@ static const struct ex_program no_room = {
 const struct ex_program *const identity_programs[] = {
 	&strict_two, &strict_shared, &strict_three, &strict_interrupt, &revived, &two_records,
 	&two_flushes, &revived_elsewhere, &mapped_twice, &interrupted,
-	&interrupted_early, &now, &now_mapped, &promised, &promised_here, &unheld, &promised_shared, &grows, &trims, &trims_mapped,
-	&trims_in_vain, &trims_unflushed, &to_strict, &to_blocks, &from_blocks, &seals, &stuck, &sticking, &stuck_twice,
+	&interrupted_early, &now, &now_mapped, &promised, &promised_here, &unheld,
+	&promised_shared, &grows, &trims, &trims_new, &trims_mapped,
+	&trims_in_vain, &trims_unflushed, &to_strict, &to_blocks, &from_blocks, &seals,
+	&stuck, &stuck_mapped, &sticking, &stuck_twice,
 	&stuck_now, &no_room, NULL
 };

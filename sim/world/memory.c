@@ -72,10 +72,13 @@ bool xs_ref_hold_fast(xs_ref_t ref)
 	return !sim_fault(FAULT_UNSURE) && xs_ref_hold(ref);
 }
 
+/* As in the kernel, a free page is no part of a folio. */
 static void detach(u32 first, u32 pages)
 {
-	for (u32 i = first; i < first + pages; i++)
+	for (u32 i = first; i < first + pages; i++) {
 		used[i / 64] &= ~(1ULL << i % 64);
+		memory[i].head = i;
+	}
 	sim.memory_out -= pages;
 	freed_last = first;
 	sim_event(EV_FREED, 0, 0, pages, first, 0);

@@ -4,23 +4,6 @@
 #include <xsmmu/stuck.h>
 #include <xsmmu/flush.h>
 
-/* Word of an IOVA page of the window; NULL if no page of the table is mapped. Entered. */
-static xs_inline xs_atomic64_t *xs_identity_word(const struct xs_identity *identity, u64 page)
-{
-	u64 at = page - identity->first;
-	xs_atomic64_t *words;
-
-	if (xs_unlikely(at >= xs_load_acquire(&identity->pages)))
-		return 0;
-	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
-	return words ? words + (at & (XS_TABLE_PAGES - 1)) : 0;
-}
-
-static xs_inline u64 xs_identity_phys(const struct xs_identity *identity, u64 page)
-{
-	return (page - identity->first) << XS_PAGE_LG2;
-}
-
 /* ---- memory of the words ---- */
 
 /* New tables between two requests for a trim. */
@@ -256,29 +239,7 @@ static xs_noinline bool xs_identity_write(struct xs_engine *engine, xs_atomic64_
 	return false;
 }
 
-/* Results of a map beside an IOVA; no page has these. */
-#define XS_IDENTITY_NOT	0ULL	/* place the page in a block */
-#define XS_IDENTITY_REFUSED	1ULL	/* the backend has refused the map */
-
-/*
- * Maps a page with the mappings that the page has. Returns false if there are none, or none with
- * this permission. Entered.
- */
-static xs_inline bool xs_identity_share(xs_atomic64_t *word, u32 prot)
-{
-	u64 present = XS_WORD_PRESENT | (u64)prot << XS_WORD_PROT_SHIFT;
-	u64 found = xs_a64_read(word);
-
-	do {
-		if (xs_unlikely((found & (XS_WORD_STATE | XS_WORD_PROT)) != present ||
-				(found & XS_WORD_COUNT) == XS_WORD_COUNT))
-			return false;
-	} while (xs_unlikely(!xs_a64_try_acquire(word, &found, found + 1)));
-	return true;
-}
-
-/* Maps a page of memory in the window. Entered. */
-static u64 xs_identity_map(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
+u64 xs_identity_map(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
 {
 	u64 page = (phys >> XS_PAGE_LG2) + engine->identity.first;
 	u64 busy = XS_WORD_BUSY | (u64)prot << XS_WORD_PROT_SHIFT;
@@ -305,12 +266,6 @@ not:
 static xs_inline bool xs_word_is_mapped(u64 word)
 {
 	return (word & XS_WORD_STATE) == XS_WORD_PRESENT && word & XS_WORD_COUNT;
-}
-
-/* A CPU in a word. @promise: its record stands for no other unmap. */
-static xs_inline u64 xs_word_cpu(u32 cpu, bool promise)
-{
-	return (u64)(cpu + 1) << XS_WORD_CPU_SHIFT | (promise ? XS_WORD_PROMISE : 0);
 }
 
 /*
@@ -366,9 +321,7 @@ static xs_noinline bool xs_identity_unmap_now(struct xs_engine *engine, xs_atomi
 	return true;
 }
 
-/* Appends the record of a page under the CPU's lock; without room the page is flushed now. */
-static xs_noinline void xs_identity_defer(struct xs_engine *engine, u64 page, xs_ref_t ref,
-					  bool promise)
+void xs_identity_defer(struct xs_engine *engine, u64 page, xs_ref_t ref, bool promise)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
@@ -461,8 +414,7 @@ static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 pag
 	return false;
 }
 
-/* Unmaps a page as the policy says. Entered. */
-static xs_inline bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
+bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
 {
 	const struct xs_policy *policy = xs_policy_of(engine);
 	xs_atomic64_t *word = xs_identity_word(&engine->identity, page);

@@ -41,8 +41,7 @@
 #ifndef XSMMU_IDENTITY_H
 #define XSMMU_IDENTITY_H
 
-#include <xsmmu/bits.h>
-#include <xsmmu/backend.h>
+#include <xsmmu/tree.h>
 
 /* Pages that a last-level page-table page maps, with 8 bytes each. */
 #define XS_TABLE_LG2	(XS_PAGE_LG2 - 3)
@@ -262,6 +261,112 @@ u64 xs_identity_next(const struct xs_engine *engine, u64 *page);
  * Return: number of pages.
  */
 u64 xs_identity_given(const struct xs_engine *engine);
+
+/**
+ * xs_identity_word - word of a page of the window
+ * @identity: window
+ * @page: IOVA page, of the window or below
+ *
+ * Context: entered.
+ * Return: the word; NULL outside the window, and if no page of the table was ever mapped.
+ */
+static xs_inline xs_atomic64_t *xs_identity_word(const struct xs_identity *identity, u64 page)
+{
+	u64 at = page - identity->first;
+	xs_atomic64_t *words;
+
+	if (xs_unlikely(at >= xs_load_acquire(&identity->pages)))
+		return 0;
+	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
+	return words ? words + (at & (XS_TABLE_PAGES - 1)) : 0;
+}
+
+/**
+ * xs_identity_phys - physical address of a page of the window
+ * @identity: window
+ * @page: IOVA page of the window
+ *
+ * Context: any.
+ * Return: the address in bytes.
+ */
+static xs_inline u64 xs_identity_phys(const struct xs_identity *identity, u64 page)
+{
+	return (page - identity->first) << XS_PAGE_LG2;
+}
+
+/**
+ * xs_word_cpu - CPU in a word
+ * @cpu: CPU whose batch has the record of the page
+ * @promise: the record stands for no other unmap
+ *
+ * Context: any.
+ * Return: the bits of XS_WORD_CPU.
+ */
+static xs_inline u64 xs_word_cpu(u32 cpu, bool promise)
+{
+	return (u64)(cpu + 1) << XS_WORD_CPU_SHIFT | (promise ? XS_WORD_PROMISE : 0);
+}
+
+/**
+ * xs_identity_share - map a page with the mappings that the page has, or revive the page
+ * @word: word of the page
+ * @prot: permission
+ *
+ * Context: entered.
+ * Return: false if the page is not present, or has another permission.
+ */
+static xs_inline bool xs_identity_share(xs_atomic64_t *word, u32 prot)
+{
+	u64 present = XS_WORD_PRESENT | (u64)prot << XS_WORD_PROT_SHIFT;
+	u64 found = xs_a64_read(word);
+
+	do {
+		if (xs_unlikely((found & (XS_WORD_STATE | XS_WORD_PROT)) != present ||
+				(found & XS_WORD_COUNT) == XS_WORD_COUNT))
+			return false;
+	} while (xs_unlikely(!xs_a64_try_acquire(word, &found, found + 1)));
+	return true;
+}
+
+/* Results of xs_identity_map() beside an IOVA; no page has these. */
+#define XS_IDENTITY_NOT	0ULL	/* place the page in a block */
+#define XS_IDENTITY_REFUSED	1ULL	/* the backend has refused the map */
+
+/**
+ * xs_identity_map - map a page of memory in the window
+ * @engine: engine
+ * @phys: physical address in bytes
+ * @prot: permission, for the backend
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * Context: entered.
+ * Return: the IOVA in bytes; XS_IDENTITY_NOT or XS_IDENTITY_REFUSED.
+ */
+u64 xs_identity_map(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
+
+/**
+ * xs_identity_unmap_one - unmap a page of the window as the policy says
+ * @engine: engine
+ * @page: IOVA page
+ * @promise: by a batch-aware driver, which keeps the page
+ *
+ * Context: entered.
+ * Return: as xs_engine_unmap().
+ */
+bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise);
+
+/**
+ * xs_identity_defer - append the record of a page under the CPU's lock
+ * @engine: engine
+ * @page: IOVA page, whose word names this CPU
+ * @ref: held reference, XS_REF_NONE or XS_REF_UNHELD
+ * @promise: by a batch-aware driver, which keeps the page
+ *
+ * Without room the page is flushed now.
+ *
+ * Context: entered.
+ */
+void xs_identity_defer(struct xs_engine *engine, u64 page, xs_ref_t ref, bool promise);
 
 /**
  * xs_identity_entries - word of the backend for the block of an IOVA page

@@ -43,7 +43,7 @@ static xs_noinline bool xs_identity_grow(struct xs_engine *engine, u64 page)
 
 	if (at >= xs_load_acquire(&identity->pages))
 		return false;
-	table = &identity->tables[at >> XS_TABLE_LG2];
+	table = &identity->tables[at >> XS_TABLE_PAGES_LG2];
 	flags = xs_lock_irqsave(&identity->lock);
 	if (!table->words) {
 		made = xs_table_alloc(engine, table);
@@ -60,7 +60,7 @@ void xs_identity_init(struct xs_identity *identity, u64 start, u64 memory_pages)
 {
 	xs_lock_init(&identity->lock);
 	identity->first = start ? start >> XS_PAGE_LG2 : XS_NO_IDENTITY;
-	identity->size = start ? (memory_pages + XS_TABLE_PAGES - 1) >> XS_TABLE_LG2 : 0;
+	identity->size = start ? (memory_pages + XS_TABLE_PAGES - 1) >> XS_TABLE_PAGES_LG2 : 0;
 	identity->tables = 0;
 	identity->pages = 0;
 	identity->used = 0;
@@ -77,7 +77,7 @@ void xs_identity_prepare(struct xs_engine *engine)
 						 identity->size * sizeof(*identity->tables),
 						 XS_ANY_CPU, false);
 	if (identity->tables)
-		xs_store_release(&identity->pages, identity->size << XS_TABLE_LG2);
+		xs_store_release(&identity->pages, identity->size << XS_TABLE_PAGES_LG2);
 }
 
 void xs_identity_destroy(struct xs_engine *engine)
@@ -132,7 +132,7 @@ static u32 xs_identity_hide(struct xs_engine *engine, u64 *at, struct xs_identit
 			continue;
 		if (xs_ops(engine)->prune)
 			xs_ops(engine)->prune(xs_backend(engine),
-					      (identity->first + (*at << XS_TABLE_LG2)) <<
+					      (identity->first + (*at << XS_TABLE_PAGES_LG2)) <<
 						      XS_PAGE_LG2, XS_TABLE_PAGES);
 		flags = xs_lock_irqsave(&identity->lock);
 		hidden[count++] = *table;
@@ -170,7 +170,7 @@ void xs_identity_forget_entries(struct xs_engine *engine)
 {
 	struct xs_identity *identity = &engine->identity;
 
-	for (u64 i = 0; i < xs_load_acquire(&identity->pages) >> XS_TABLE_LG2; i++) {
+	for (u64 i = 0; i < xs_load_acquire(&identity->pages) >> XS_TABLE_PAGES_LG2; i++) {
 		/* A trim may hide and free the words at the same time. */
 		xs_flags_t flags = xs_lock_irqsave(&identity->lock);
 
@@ -184,7 +184,7 @@ void xs_identity_forget_entries(struct xs_engine *engine)
 void xs_identity_exclude(struct xs_engine *engine, u64 start, u64 last)
 {
 	struct xs_identity *identity = &engine->identity;
-	u64 bytes = identity->size << (XS_TABLE_LG2 + XS_PAGE_LG2);
+	u64 bytes = identity->size << (XS_TABLE_PAGES_LG2 + XS_PAGE_LG2);
 	u64 first = identity->first << XS_PAGE_LG2;
 
 	if (identity->size && last >= first && start < first + bytes)
@@ -555,18 +555,18 @@ void xs_identity_retry(struct xs_engine *engine)
 {
 	struct xs_identity *identity = &engine->identity;
 
-	for (u64 i = 0; i < xs_load_acquire(&identity->pages) >> XS_TABLE_LG2; i++) {
+	for (u64 i = 0; i < xs_load_acquire(&identity->pages) >> XS_TABLE_PAGES_LG2; i++) {
 		xs_atomic64_t *words = xs_load_acquire(&identity->tables[i].words);
 
 		if (words)
-			xs_table_retry(engine, words, identity->first + (i << XS_TABLE_LG2));
+			xs_table_retry(engine, words, identity->first + (i << XS_TABLE_PAGES_LG2));
 	}
 }
 
 void xs_identity_seal(struct xs_engine *engine)
 {
 	struct xs_identity *identity = &engine->identity;
-	u64 tables = xs_load_acquire(&identity->pages) >> XS_TABLE_LG2;
+	u64 tables = xs_load_acquire(&identity->pages) >> XS_TABLE_PAGES_LG2;
 
 	for (u64 at = 0; at < tables; at++) {
 		xs_atomic64_t *words;
@@ -598,7 +598,7 @@ u64 xs_identity_next(const struct xs_engine *engine, u64 *from)
 
 		/* As in xs_identity_seal(). */
 		xs_enter();
-		words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
+		words = xs_load_acquire(&identity->tables[at >> XS_TABLE_PAGES_LG2].words);
 		for (; words && !count && at < end; at++) {
 			u64 word = xs_a64_read(&words[at & (XS_TABLE_PAGES - 1)]);
 

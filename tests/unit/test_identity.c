@@ -536,7 +536,7 @@ static void counts(void)
 	struct world *world = begin(xs_policy_find("fused-identity"));
 	struct mapping first = map(world, MEMORY_COUNTED, PROT_READ_), second, third;
 	struct xs_identity_table *table =
-		&world->engine.identity.tables[first.page >> XS_TABLE_LG2];
+		&world->engine.identity.tables[first.page >> XS_TABLE_PAGES_LG2];
 	xs_atomic64_t *word = &table->words[first.page & (XS_TABLE_PAGES - 1)];
 
 	xs_a64_set(word, xs_a64_read(word) + XS_WORD_COUNT - 2);
@@ -613,7 +613,7 @@ static void excluded(void)
 	struct world *world = begin(xs_policy_find("strict"));
 	struct xs_tuning tuning = xs_tuning_default(xs_policy_find("fused-identity"));
 	u64 first = world->engine.identity.first << XS_PAGE_LG2;
-	u64 bytes = world->engine.identity.size << (XS_TABLE_LG2 + XS_PAGE_LG2);
+	u64 bytes = world->engine.identity.size << (XS_TABLE_PAGES_LG2 + XS_PAGE_LG2);
 	struct mapping mapping;
 
 	xs_identity_exclude(&world->engine, 0, first - 1);

@@ -691,7 +691,7 @@ static void check_busy(struct world *world, u64 page, u64 end)
 
 	for (; page < end; page++) {
 		u64 at = page - identity->first;
-		struct xs_identity_table *table = &identity->tables[at >> XS_TABLE_LG2];
+		struct xs_identity_table *table = &identity->tables[at >> XS_TABLE_PAGES_LG2];
 
 		CHECK(xs_a64_read(&table->words[at & (XS_TABLE_PAGES - 1)]) == XS_WORD_BUSY);
 	}
@@ -978,7 +978,7 @@ static bool is_revived(const struct world *world, u64 page)
 
 	if (!is_in_window(world, page) || !identity->tables)
 		return false;
-	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
+	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_PAGES_LG2].words);
 	return words && xs_a64_read(&words[at & (XS_TABLE_PAGES - 1)]) & XS_WORD_COUNT;
 }
 

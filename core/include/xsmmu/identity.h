@@ -44,8 +44,8 @@
 #include <xsmmu/tree.h>
 
 /* Pages that a last-level page-table page maps, with 8 bytes each. */
-#define XS_TABLE_LG2	(XS_PAGE_LG2 - 3)
-#define XS_TABLE_PAGES	(1u << XS_TABLE_LG2)
+#define XS_TABLE_PAGES_LG2	(XS_PAGE_LG2 - 3)
+#define XS_TABLE_PAGES	(1u << XS_TABLE_PAGES_LG2)
 
 #define XS_WORD_COUNT	((1ULL << 32) - 1)	/* mappings */
 #define XS_WORD_CPU_SHIFT	32	/* CPU + 1 whose batch has the record of the page; else 0 */
@@ -277,7 +277,7 @@ static xs_inline xs_atomic64_t *xs_identity_word(const struct xs_identity *ident
 
 	if (xs_unlikely(at >= xs_load_acquire(&identity->pages)))
 		return 0;
-	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_LG2].words);
+	words = xs_load_acquire(&identity->tables[at >> XS_TABLE_PAGES_LG2].words);
 	return words ? words + (at & (XS_TABLE_PAGES - 1)) : 0;
 }
 
@@ -383,7 +383,7 @@ static xs_inline void **xs_identity_entries(const struct xs_identity *identity, 
 
 	if (xs_unlikely(at >= xs_load_acquire(&identity->pages)))
 		return 0;
-	table = &identity->tables[at >> XS_TABLE_LG2];
+	table = &identity->tables[at >> XS_TABLE_PAGES_LG2];
 	if (!xs_load_acquire(&table->words))
 		return 0;
 	return &table->entries[(at & (XS_TABLE_PAGES - 1)) / XS_BLOCK_PAGES];

@@ -28,8 +28,16 @@ LAST_LINES = 60
 QUIET = Console(stderr=True)
 
 TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
-ATTACHED = {"policy": "none auto copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
-DISK_ATTACHED = {"policy": "none auto copy [strict] lazy fands xsmmu fused", "level": "strict", "state": "active"}
+ATTACHED = {
+    "policy": "none auto copy strict lazy fands xsmmu [fused] strict-identity fused-identity",
+    "level": "held",
+    "state": "active",
+}
+DISK_ATTACHED = {
+    "policy": "none auto copy [strict] lazy fands xsmmu fused strict-identity fused-identity",
+    "level": "strict",
+    "state": "active",
+}
 NICS = ("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile=")
 """A NIC with a peer that answers pings."""
 DEVICES = {"disk": "nvme", "nic": "e1000e"}

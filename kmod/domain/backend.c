@@ -161,20 +161,26 @@ static void cpus_exit(struct xs_backend *backend)
 	cancel_delayed_work_sync(&backend->retry);
 }
 
+/* Pages of four times the memory are below the window, and at least 128 GiB. */
+#define WINDOW_MIN		BIT_ULL(37)
+
 /*
- * Chooses the window of identity placement (identity.h): from the middle of the domain on, if all
- * memory fits, and none if the upper half is smaller. Memory that is added later is outside.
+ * Chooses the window of identity placement (identity.h): in the upper half of the domain, if all
+ * memory fits, but no higher than blocks need. AMD-Vi's driver begins with a table of 39 bits; for
+ * an IOVA above, it adds a level, and sends commands that the module does not count. Memory that is
+ * added later is outside.
  */
 static void choose_window(struct xs_engine_config *engine)
 {
-	u64 middle = rounddown_pow_of_two(engine->end) / 2;
 	u64 memory = __pa(high_memory - 1) + 1;
+	u64 start = max(WINDOW_MIN, 4 * roundup_pow_of_two(memory));
 
-	if (middle <= XS_LOW_LAST || memory > middle || engine->start > XS_LOW_LAST)
+	start = min(start, rounddown_pow_of_two(engine->end) / 2);
+	if (start <= XS_LOW_LAST || memory > start || engine->start > XS_LOW_LAST)
 		return;
-	engine->identity = middle;
+	engine->identity = start;
 	engine->memory_pages = PFN_UP(memory);
-	engine->end = middle - XS_BLOCK_BYTES;
+	engine->end = start - XS_BLOCK_BYTES;
 }
 
 static const char *engine_init(struct xs_backend *backend,

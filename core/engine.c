@@ -404,9 +404,6 @@ int xs_engine_init(struct xs_engine *engine,
 			      xs_depot_magazines(lg2, XS_DEPOT_PAGES),
 			      xs_depot_magazines(lg2, XS_CACHE_PAGES));
 	xs_identity_init(&engine->identity, config->identity, config->memory_pages);
-	/* Magazines of page placement look where a page belongs. */
-	if (engine->identity.size)
-		engine->reserves = true;
 	if (config->policy->placement == XS_PLACE_IDENTITY)
 		xs_identity_prepare(engine);
 	error = xs_space_init(&engine->space, config->ops, config->backend,

@@ -31,7 +31,7 @@ struct xs_taken {
 /* Set in the key of a record that is taken after a record that is left. */
 #define XS_KEY_TAKING	(1ULL << 63)
 
-/* Key of a taken record of a page without an IOVA that goes back. */
+/* Key of a taken record that has nothing but a reference to release: no IOVA goes back. */
 #define XS_KEY_BARE	xs_key_of(0, 0, 1)
 
 static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
@@ -88,8 +88,9 @@ static xs_inline void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 pag
 }
 
 /*
- * Takes a record. The entry of a page of the identity window is another matter (identity.h): if
- * this flush does not remove it, nothing is left of the record but a reference. Returns the key.
+ * Takes a record. The word of a page of the identity window says whether this flush removes the
+ * page's entry (identity.h); otherwise the record has only its reference to release. Returns the
+ * key.
  */
 static u64 xs_flush_take_record(struct xs_engine *engine, struct xs_cpu *cpu,
 				struct xs_taken *taken, struct xs_record *record, u64 key)

@@ -76,8 +76,11 @@ void xs_identity_prepare(struct xs_engine *engine)
 	identity->tables = xs_ops(engine)->alloc(xs_backend(engine),
 						 identity->size * sizeof(*identity->tables),
 						 XS_ANY_CPU, false);
-	if (identity->tables)
-		xs_store_release(&identity->pages, identity->size << XS_TABLE_PAGES_LG2);
+	if (!identity->tables)
+		return;
+	/* From the first record of the window on, a flush looks where a page goes back to. */
+	xs_store(&engine->reserves, true);
+	xs_store_release(&identity->pages, identity->size << XS_TABLE_PAGES_LG2);
 }
 
 void xs_identity_destroy(struct xs_engine *engine)

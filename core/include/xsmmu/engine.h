@@ -171,7 +171,8 @@ struct xs_tears {
  * @backend: first argument of the backend's operations
  * @rows: copy of the policy in force, and copy of the previous policy
  * @recall_due: a map has found no IOVA, so xs_engine_trim() takes back the local pages
- * @reserves: set for good when the first block is reserved low or has reserved pages
+ * @reserves: set for good when the first block is reserved low or has reserved pages, or when the
+ *   identity window has tables: not every page goes back to a magazine
  * @space: IOVA space
  * @none: block without a free page
  * @reclaimed_ns: start time of the last reclaim round, which takes back the IOVAs that CPUs

@@ -10,13 +10,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.python import stopped
 
 from checks.mutants import Mutant, Mutants
 from xsmmu.errors import UserError
@@ -241,42 +241,10 @@ def test_a_picture_needs_its_workload() -> None:
     assert page.plot({"rows": [], "commit": "x"}) is None
 
 
-def processes(mark: str) -> list[str]:
-    """Command lines of the processes with a mark in their environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.usefixtures("made")
 def test_a_stopped_run_leaves_nothing(tmp_path: Path) -> None:
-    mark = f"XSMMU_MARK={tmp_path}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xsmmu", "lab", "allocators", "--rounds", "1000", "--output", str(tmp_path / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_MARK": str(tmp_path)},
-        start_new_session=True,
-        # A test run in the background of a shell inherits an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    end = time.monotonic() + 300
-    while not any("xsmmu-allocators-time" in command for command in processes(mark)):
-        assert time.monotonic() < end
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr.endswith("xsmmu: stopped; unfinished work was ended and removed\n")
-    assert processes(mark) == []
-    assert not (tmp_path / "out").exists()
+    words = ["allocators", "--rounds", "1000"]
+    stopped.check_leaves_nothing(words, "xsmmu-allocators-time", signal.SIGINT, tmp_path)
 
 
 # -- claims ------------------------------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.python import stopped
 
 from xsmmu.errors import UserError
 from xsmmu_lab import policies, scale
@@ -276,44 +276,11 @@ def test_the_counters_are_those_of_make_scale(tools: root.Root) -> None:
     assert {*many} == {*found}
 
 
-def processes(mark: str) -> list[str]:
-    """Command lines of the processes with a mark in their environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    mark = f"XSMMU_MARK={tmp_path}"
-    words = ["--cpus", "1", "--policy", "strict", "--rounds", "1000", "--output", str(tmp_path / "out")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xsmmu", "lab", "native-engine", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_MARK": str(tmp_path)},
-        start_new_session=True,
-        # A test run in the background of a shell inherits an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    end = time.monotonic() + 300
-    while not any("xsmmu-native-engine" in command for command in processes(mark)):
-        assert time.monotonic() < end
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr.endswith("xsmmu: stopped; unfinished work was ended and removed\n")
-    assert processes(mark) == []
-    assert not (tmp_path / "out").exists()
+    words = ["native-engine", "--cpus", "1", "--policy", "strict", "--rounds", "1000"]
+    stopped.check_leaves_nothing(words, "xsmmu-native-engine", number, tmp_path)
 
 
 def test_no_two_cpus_have_a_lock(tools: root.Root) -> None:

@@ -181,6 +181,19 @@ static void revival(void)
 	world_end(world);
 }
 
+/* Unmaps a page here, maps it again, and unmaps it on CPU 1, where the caller is afterwards. */
+static struct mapping unmap_on_both(struct world *world, const struct mapping *first)
+{
+	struct mapping again;
+
+	driver_unmap_only(world, first, false);
+	again = map_again(world, first);
+	driver_free(world, first);
+	test_be_cpu(1);
+	driver_unmap(world, &again, false);
+	return again;
+}
+
 /* The record of another CPU does not stand for an unmap: this CPU's flush must have the page. */
 static void elsewhere(void)
 {
@@ -188,11 +201,7 @@ static void elsewhere(void)
 	struct mapping first = map(world, MEMORY_COUNTED, PROT_READ_), again;
 	struct work work = work_of(world);
 
-	driver_unmap_only(world, &first, false);
-	again = map_again(world, &first);
-	driver_free(world, &first);
-	test_be_cpu(1);
-	driver_unmap(world, &again, false);
+	again = unmap_on_both(world, &first);
 	CHECK(world->memory[first.page].refs == 2);
 	world_poll(world);
 	CHECK(did(world, &work, 0, 1, 1) && !world_reachable(world, again.iova));
@@ -218,11 +227,7 @@ static void flushed_elsewhere(void)
 	struct mapping first = map(world, MEMORY_COUNTED, PROT_READ_), again;
 	struct work work = work_of(world);
 
-	driver_unmap_only(world, &first, false);
-	again = map_again(world, &first);
-	driver_free(world, &first);
-	test_be_cpu(1);
-	driver_unmap(world, &again, false);
+	again = unmap_on_both(world, &first);
 	test_be_cpu(0);
 	world_poll(world);
 	CHECK(did(world, &work, 0, 0, 0) && world_reachable(world, again.iova));
@@ -353,13 +358,9 @@ static void stuck(void)
 static void check_stuck_twice(bool other)
 {
 	struct world *world = begin(xs_policy_find("fused-identity"));
-	struct mapping first = map(world, MEMORY_COUNTED, PROT_READ_), again;
+	struct mapping first = map(world, MEMORY_COUNTED, PROT_READ_);
 
-	driver_unmap_only(world, &first, false);
-	again = map_again(world, &first);
-	driver_free(world, &first);
-	test_be_cpu(1);
-	driver_unmap(world, &again, false);
+	unmap_on_both(world, &first);
 	world->removal_fails_in = 1;
 	world_poll(world);
 	CHECK(xs_engine_stuck_pages(&world->engine) == 1);

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import statistics
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,15 +71,7 @@ class Options:
 def call(program: Path, words: Sequence[str]) -> Json:
     """The line of JSON that a program prints."""
     what = f"{program.name} {' '.join(words)}"
-    # The allocator's memory is in huge pages, as the kernel's is.
-    env = host.system_env({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
-    try:
-        done = host.run([str(program), *words], env=env, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{what}: no end after {_TIMEOUT_S} s: end other programs, or ask for fewer CPUs") from None
-    if done.returncode != 0:
-        raise UserError(f"{what} failed: {done.stderr.strip() or f'status {done.returncode}'}")
-    return dict(json.loads(done.stdout))
+    return engine.call(program, words, what, _TIMEOUT_S, "end other programs, or ask for fewer CPUs")
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------

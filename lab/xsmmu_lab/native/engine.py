@@ -197,6 +197,18 @@ def compiled(tools: root.Root) -> Path:
     return build.userspace(tools, _PROGRAM, files, FLAGS, parts=_PARTS)
 
 
+def call(program: Path, words: Sequence[str], what: str, timeout_s: int, remedy: str) -> dict[str, Any]:
+    """The line of JSON that a program prints, with its memory in huge pages, as a kernel's is."""
+    env = host.system_env({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
+    try:
+        done = host.run([str(program), *words], env=env, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{what}: no end after {timeout_s} s: {remedy}") from None
+    if done.returncode != 0:
+        raise UserError(f"{what}: the run failed: {done.stderr.strip() or f'status {done.returncode}'}")
+    return dict(json.loads(done.stdout))
+
+
 def run_case(program: Path, case: Case, cpus: Sequence[int], options: Options) -> Run:
     """Make one run of a case on the first of these CPUs. Raises UserError if any count is wrong."""
     words = [
@@ -205,15 +217,7 @@ def run_case(program: Path, case: Case, cpus: Sequence[int], options: Options) -
         *("--wait", str(options.wait_ns), "--ms", str(options.ms)),
         *(["--aware"] if case.driver == AWARE else []),
     ]
-    # The engine's memory is in huge pages, as the module's is.
-    env = host.system_env({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})
-    try:
-        done = host.run([str(program), *words], env=env, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"{case}: no end after {_TIMEOUT_S} s: {statistics.REMEDY}") from None
-    if done.returncode != 0:
-        raise UserError(f"{case}: the run failed: {done.stderr.strip() or f'status {done.returncode}'}")
-    return checked(case, json.loads(done.stdout))
+    return checked(case, call(program, words, str(case), _TIMEOUT_S, statistics.REMEDY))
 
 
 def checked(case: Case, raw: Json) -> Run:

@@ -286,7 +286,7 @@ static xs_noinline bool xs_identity_bad(struct xs_engine *engine, u64 page, u32 
 					xs_ref_t ref)
 {
 	struct xs_misuse misuse = {
-		.what = "an unmap of what is not mapped",
+		.what = "an unmap that matches no mapping",
 		.iova = page << XS_PAGE_LG2,
 		.pages = pages,
 	};

@@ -161,26 +161,21 @@ static void cpus_exit(struct xs_backend *backend)
 	cancel_delayed_work_sync(&backend->retry);
 }
 
-/* Pages of four times the memory are below the window, and at least 128 GiB. */
-#define WINDOW_MIN		BIT_ULL(37)
-
 /*
- * Chooses the window of identity placement (identity.h): in the upper half of the domain, if all
- * memory fits, but no higher than blocks need. AMD-Vi's driver begins with a table of 39 bits; for
- * an IOVA above, it adds a level, and sends commands that the module does not count. Memory that is
- * added later is outside.
+ * Chooses the window of identity placement (identity.h) at the top of the domain, or below 128 TiB,
+ * which most devices reach: the IOVAs below are left to blocks and to the other policies. There is
+ * no window if less than half of the domain would be left. Memory that is added later is outside.
  */
 static void choose_window(struct xs_engine_config *engine)
 {
-	u64 memory = __pa(high_memory - 1) + 1;
-	u64 start = max(WINDOW_MIN, 4 * roundup_pow_of_two(memory));
+	u64 memory = round_up(__pa(high_memory - 1) + 1, SZ_1G);
+	u64 end = min(round_down(engine->end, SZ_1G), BIT_ULL(47));
 
-	start = min(start, rounddown_pow_of_two(engine->end) / 2);
-	if (start <= XS_LOW_LAST || memory > start || engine->start > XS_LOW_LAST)
+	if (end / 2 <= max_t(u64, memory, XS_LOW_LAST) || engine->start > XS_LOW_LAST)
 		return;
-	engine->identity = start;
+	engine->identity = end - memory;
 	engine->memory_pages = PFN_UP(memory);
-	engine->end = start - XS_BLOCK_BYTES;
+	engine->end = engine->identity - XS_BLOCK_BYTES;
 }
 
 static const char *engine_init(struct xs_backend *backend,

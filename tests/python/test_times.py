@@ -79,7 +79,7 @@ def test_it_is_said_before_anything_is_done(
         run.run(run.Options(quick=True), console)
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue()
-    assert "compare: 62 runs, 1 guest at a time, about 40 s" in said
+    assert "compare: 70 runs, 1 guest at a time, about 40 s" in said
     assert source in said
 
 

@@ -361,7 +361,7 @@ static void map_now(void)
 /* A bad unmap finds no words, or absent pages. */
 static void unmap_wild(void)
 {
-	world_expect("an unmap of what is not mapped");
+	world_expect("an unmap that matches no mapping");
 	xs_engine_unmap(&engine, (engine.identity.first + OTHER + 1) << XS_PAGE_LG2, 1, false);
 }
 

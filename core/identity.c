@@ -397,13 +397,11 @@ static xs_inline bool xs_identity_unmap_deferred(struct xs_engine *engine,
 	return true;
 }
 
-/* An unmap of several pages is bad: each page of the window is a mapping of its own. */
-static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 page, u32 pages)
+void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages)
 {
 	struct xs_identity *identity = &engine->identity;
 	u64 end = identity->first + xs_load_acquire(&identity->pages);
 
-	xs_identity_bad(engine, page, pages, XS_REF_NONE);
 	if (page + pages < end)
 		end = page + pages;
 	for (; page < end; page++) {
@@ -414,7 +412,6 @@ static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 pag
 		else if (xs_word_is_mapped(xs_a64_read(word)))
 			xs_identity_unmap_now(engine, word, page);
 	}
-	return false;
 }
 
 bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
@@ -435,8 +432,11 @@ bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 	u64 page = iova >> XS_PAGE_LG2;
 	xs_atomic64_t *word;
 
-	if (xs_unlikely(pages != 1))
-		return xs_identity_unmap_many(engine, page, pages);
+	/* Each page of the window is a mapping of its own. */
+	if (xs_unlikely(pages != 1)) {
+		xs_identity_unmap_all(engine, page, pages);
+		return xs_identity_bad(engine, page, pages, XS_REF_NONE);
+	}
 	if (!now)
 		return xs_identity_unmap_one(engine, page, false);
 	word = xs_identity_word(&engine->identity, page);

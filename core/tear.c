@@ -413,6 +413,13 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 	u64 page = iova >> XS_PAGE_LG2;
 	u64 end = page + pages, met = 0;
 
+	if (xs_unlikely(end > engine->identity.first)) {
+		xs_enter();
+		xs_identity_unmap_all(engine, engine->identity.first,
+				      end - engine->identity.first);
+		xs_exit();
+		end = engine->identity.first;
+	}
 	while (page < end) {
 		struct xs_found found;
 		int removed = 0;

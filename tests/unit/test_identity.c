@@ -521,7 +521,13 @@ static void bad_unmaps(const struct xs_policy *policy)
 	CHECK(!driver_tear(world, window, ~0u, 0) && world_warnings() == 1);
 	driver_is_torn(world, &mapping);
 	driver_free(world, &mapping);
-	CHECK(world_stats(world)->counts.bad_unmaps == 18);
+	/* From below the window on. */
+	mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+	CHECK(!driver_tear(world, window - XS_PAGE_BYTES, ~0u, 0) && world_warnings() == 1);
+	CHECK(!world_reachable(world, mapping.iova));
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	CHECK(world_stats(world)->counts.bad_unmaps == 19);
 	world_end(world);
 }
 

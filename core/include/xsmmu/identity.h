@@ -216,6 +216,16 @@ void xs_identity_keep(struct xs_engine *engine, u64 page, xs_ref_t ref);
 bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
 /**
+ * xs_identity_unmap_all - unmap all pages of a bad unmap that are mapped, at once
+ * @engine: engine
+ * @page: first IOVA page, of the window
+ * @pages: number of pages; may end above the window
+ *
+ * Context: entered.
+ */
+void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages);
+
+/**
  * xs_identity_retry - ask the backend again to remove stuck pages of the window
  * @engine: engine
  *

@@ -8,9 +8,10 @@
 #include "allocator.h"
 #include "tally.h"
 
-#define MEMORY_PAGES	(1u << 26)
-
-/* Pages that a CPU caches, and pages that move to or from the shared list at once. */
+/*
+ * Pages that a CPU caches, and pages that move at once: to or from the shared list, and, one after
+ * another, from memory that was never taken.
+ */
 #define KEEP		1024
 #define TRADE		64
 
@@ -56,7 +57,8 @@ static u32 pop(struct list *list)
 
 static void touch(struct page *page, enum line_class class)
 {
-	tally_write(&page->line, class, 0);
+	if (tally_on)
+		tally_write(&page->line, class, 0);
 }
 
 u64 memory_take(void)
@@ -65,14 +67,16 @@ u64 memory_take(void)
 	bool empty = !mine->count;
 	u32 page;
 
-	/* Without the line model references are not counted: one page suffices. */
-	if (!tally_on)
-		return XS_PAGE_BYTES;
 	for (u32 i = 0; empty && others.count && i < TRADE; i++)
 		push(mine, pop(&others));
-	page = mine->count ? pop(mine) : fresh++;
-	if (page >= MEMORY_PAGES)
+	if (!mine->count && fresh + TRADE > MEMORY_PAGES)
 		scale_fail("no memory: pages are not given back");
+	if (!mine->count) {
+		for (u32 i = TRADE; i; i--)
+			push(mine, fresh + i - 1);
+		fresh += TRADE;
+	}
+	page = pop(mine);
 	pages[page].refs = 1;
 	touch(&pages[page], LINE_DRIVER);
 	out++;
@@ -97,8 +101,6 @@ void memory_put(u64 phys)
 {
 	struct page *page = &pages[phys >> XS_PAGE_LG2];
 
-	if (!tally_on)
-		return;
 	touch(page, LINE_DRIVER);
 	drop(page);
 }
@@ -130,8 +132,6 @@ bool xs_ref_hold(xs_ref_t ref)
 {
 	struct page *page = ref;
 
-	if (!tally_on)
-		return true;
 	if (!page->refs)
 		return false;
 	touch(page, LINE_PAGE);
@@ -141,8 +141,6 @@ bool xs_ref_hold(xs_ref_t ref)
 
 void xs_ref_release(xs_ref_t ref)
 {
-	if (!tally_on)
-		return;
 	touch(ref, LINE_PAGE);
 	drop(ref);
 }

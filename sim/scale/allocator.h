@@ -8,6 +8,8 @@
 
 #include "platform_scale.h"
 
+#define MEMORY_PAGES	(1u << 26)
+
 void memory_init(void);
 
 /* Take a page for a buffer; returns the address. The driver has the only reference. */

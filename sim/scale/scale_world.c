@@ -9,6 +9,7 @@
  *
  * Nothing is translated: the simulated world (sim/world) looks for mistakes.
  */
+#include "allocator.h"
 #include "arena.h"
 #include "hash_map.h"
 #include "tally.h"
@@ -168,6 +169,8 @@ struct xs_engine *world_engine(const struct xs_policy *policy, u32 cpus, u64 end
 		.end = end,
 		.cpu_count = cpus,
 		.policy = policy,
+		.identity = end,
+		.memory_pages = MEMORY_PAGES,
 	};
 	struct xs_engine *engine = arena_alloc(sizeof(*engine));
 

@@ -59,13 +59,13 @@ turns() {
 # and slab caches. (An engine with its space takes megabytes, which any COUNT finds; a page leaked per cycle is found
 # from 64 cycles on.)
 leaves_nothing() {
-	turns "$1" 6 copy strict lazy fands xsmmu fused
+	turns "$1" 8 copy $POLICIES
 	turns "$1" 2 none
 	none_before=$(used_kib)
 	turns "$1" "$(($2 / 10))" none
 	ours_before=$(used_kib)
 	iova_before=$(iova_objects)
-	turns "$1" "$2" copy strict lazy fands xsmmu fused
+	turns "$1" "$2" copy $POLICIES
 	ours_after=$(used_kib)
 	iova_after=$(iova_objects)
 	none_grew=$(((ours_before - none_before) * 10))

@@ -9,7 +9,7 @@ floor_is() {
 
 case_strict_kernel() {
 	floor_is strict
-	for policy in lazy fands xsmmu fused; do
+	for policy in lazy fands xsmmu fused fused-identity; do
 		refused $E1000E policy $policy 'Operation not permitted' "refused: $policy is .*, and min_level is strict"
 	done
 	accepted $E1000E policy strict

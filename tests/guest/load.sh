@@ -422,7 +422,8 @@ case_function_reset_without_a_driver() {
 change_policies() {
 	change_left=$2
 	while [ "$change_left" -gt 0 ]; do
-		for policy in fused strict xsmmu lazy fands xsmmu fused fands strict lazy; do
+		for policy in fused strict fused-identity xsmmu lazy strict-identity fands xsmmu fused fands fused-identity strict \
+			strict-identity lazy; do
 			put "$1" policy "$policy" || failure "policy $policy was refused: $(cat /tmp/put)"
 			expect_equal "the policy" "$(policy_of "$1")" $policy
 			put "$1" max_window_us $((change_left % 3 * 5000 + 1))

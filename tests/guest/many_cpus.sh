@@ -80,9 +80,11 @@ case_many_cpus_have_queues() {
 # --- changes -----------------------------------------------------------------------------------------------------
 
 # In this cycle each policy follows each other policy once.
-CHANGES='fused strict xsmmu lazy fands lazy xsmmu fands xsmmu strict lazy strict fands strict fused xsmmu fused lazy fused
-fands'
-ALL_CHANGES=20
+CHANGES='fused fused-identity strict-identity fused-identity fands fused-identity lazy fused-identity xsmmu fused-identity
+strict fused-identity fused strict-identity fands strict-identity lazy strict-identity xsmmu strict-identity strict
+strict-identity fused fands lazy fands xsmmu fands strict fands fused lazy xsmmu lazy strict lazy fused xsmmu strict xsmmu
+fused strict'
+ALL_CHANGES=42
 
 # nth NUMBER WORD...: sets `chosen` to a word by number, modulo their count.
 nth() {

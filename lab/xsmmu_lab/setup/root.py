@@ -102,6 +102,14 @@ _PACKAGING_PACKAGES = (
     *("e2fsprogs", "libarchive13t64"),
 )
 
+_TRACE_PACKAGES = (
+    *("base-files", "bash", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip", "make", "sed"),
+    *("binutils", "gcc-14", "libc6-dev"),
+    # BPF programs, their skeletons and types; the fuzzer of the reader
+    *("bpftool", "clang-19", "libclang-rt-19-dev", "llvm-19"),
+    *("libbpf-dev", "libelf-dev", "libzstd-dev", "zlib1g-dev"),
+)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -162,6 +170,11 @@ OF_GUESTS = {each.arch.name: each for each in (TOOLS, TOOLS_ARM64)}
 """By architecture of the guests."""
 PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import rich'", "packaging")
 """The tools that build the project's own packages."""
+TRACE = Contents(
+    *("root-trace", _TRACE_PACKAGES, _STABLE_SUITES, "gcc-14 --version >/dev/null && clang-19 --version >/dev/null"),
+    debs="trace",
+)
+"""The tools that build the programs of trace/."""
 
 
 @dataclass(frozen=True)

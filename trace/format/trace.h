@@ -59,8 +59,8 @@ enum trace_kind {
  * @iova: address that the device uses, in bytes; of a list, of the first entry
  * @page: identity of the first page of memory: the page frame number, permuted unless the recording
  *   is raw; 0 if not known
- * @bytes: size of the buffer, the part or the entry; of a list, the sum of the entries; @TRACE_POLL:
- *   the work done; @TRACE_LOST: the number of events
+ * @bytes: size of the buffer, the part or the entry; of a list, the sum of the entries;
+ *   @TRACE_POLL: the work done; @TRACE_LOST: the number of events
  * @span: @TRACE_ENTRY: bytes at @iova for the device, 0 if merged into an earlier entry;
  *   @TRACE_MAP_LIST, @TRACE_UNMAP_LIST: number of entries of the caller; @TRACE_LOST: ns before @ns
  *   in which the events were lost; else 0

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds programs of trace/ in their own private root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import build, host, root
+
+PARTS: Final = ("trace",)
+FLAGS: Final = (
+    *("-std=gnu11", "-g", "-Itrace/format", "-D_GNU_SOURCE"),
+    *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla"),
+)
+LIBRARIES: Final = ("-lzstd", "-lz")
+FORMAT: Final = "trace/format"
+
+
+def tools() -> root.Root:
+    """The root with the compilers and libraries of trace/."""
+    return root.ensure(host.cache_dir(), Console(stderr=True), root.TRACE)
+
+
+def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
+    """The C files of the file format, relative to the source folder."""
+    names = ("block.c", "code.c", "read.c", "write.c")
+    return [f"{FORMAT}/{name}" for name in names if (source_dir / FORMAT / name).exists()]
+
+
+def compiled(
+    name: str,
+    c_files: Sequence[str],
+    flags: Sequence[str] = ("-O2",),
+    parts: Sequence[str] = PARTS,
+    source_dir: Path = PROJECT,
+    compiler: str = "gcc-14",
+    libraries: Sequence[str] = (),
+) -> Path:
+    """A program of these C files with the file format, cached by content; it runs on the host directly.
+
+    `parts` are the files and folders that the build sees.
+    """
+    files = [*c_files, *reader_and_writer(source_dir)]
+    libraries = (*libraries, *LIBRARIES)
+    return build.userspace(
+        tools(), name, files, (*FLAGS, *flags), source_dir, parts=parts, compiler=compiler, libraries=libraries
+    )

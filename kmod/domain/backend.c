@@ -178,6 +178,27 @@ static void choose_window(struct xs_engine_config *engine)
 	engine->end = engine->identity - XS_BLOCK_BYTES;
 }
 
+/*
+ * Lets the driver add the levels that the window needs, by a map of an empty page that is removed
+ * at once, at an IOVA that the engine does not have. A policy that is chosen later adds them at its
+ * first map.
+ */
+static void grow_table(struct xs_backend *backend)
+{
+	u64 iova = (backend->engine.identity.first - 1) << PAGE_SHIFT;
+	void *page;
+
+	if (!backend->domain.iommu.grows || !backend->engine.identity.tables)
+		return;
+	page = (void *)get_zeroed_page(GFP_KERNEL);
+	if (!page)
+		return;
+	if (iommu_map(backend->domain.now, iova, virt_to_phys(page), PAGE_SIZE, IOMMU_READ,
+		      GFP_KERNEL) ||
+	    iommu_unmap(backend->domain.now, iova, PAGE_SIZE) == PAGE_SIZE)
+		free_page((unsigned long)page);
+}
+
 static const char *engine_init(struct xs_backend *backend,
 			       const struct xs_backend_config *config)
 {
@@ -231,6 +252,7 @@ const char *xs_backend_init(struct xs_backend *backend,
 		cpus_exit(backend);
 		return failure;
 	}
+	grow_table(backend);
 	begin_direct(backend, config);
 	flush_domain(backend);
 	return NULL;

@@ -51,6 +51,7 @@ static const char *describe_amd(struct xs_iommu *iommu, struct device *dev,
 		iommu->commands = parts_of;
 	else
 		iommu->range_max_lg2 = AMD_RANGE_MAX_LG2;
+	iommu->grows = true;
 	/* Up to 6.12, page tables of version 2, which have three sizes of entries. */
 	iommu->maps_singly = !xs_domain_is_generic(domain) &&
 			     !(domain->pgsize_bitmap & SZ_8K);

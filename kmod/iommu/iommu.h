@@ -33,6 +33,8 @@ struct xs_format;
  * @prunes:	an unmap of unmapped pages frees empty page-table pages
  * @maps_singly: a large entry must not replace an empty page-table page: the driver would free the
  *		page before the invalidation, and @prunes is false
+ * @grows:	the driver adds levels to the table for a higher IOVA, by commands of its own, which
+ *		the module does not count
  */
 struct xs_iommu {
 	bool flushes_maps;
@@ -45,6 +47,7 @@ struct xs_iommu {
 	bool pages_only;
 	bool prunes;
 	bool maps_singly;
+	bool grows;
 };
 
 /**

@@ -21,7 +21,7 @@ from xsmmu_lab.vm.oracle import Counts, Requests
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "flushed_pages"),
     *("held_pages", "map_flushes", "inv_page", "inv_domain", "inv_global"),
-    *("copied_maps", "copied_unmaps", "copied_bytes", "copy_misses"),
+    *("copied_maps", "copied_unmaps", "copied_bytes", "copy_misses", "identity_writes", "identity_misses"),
     *(f"flush_{cause}" for cause in figures.FLUSH_CAUSES),
 )
 
@@ -113,6 +113,18 @@ def test_each_map_is_flushed_where_the_iommu_needs_it_and_only_there() -> None:
         figures.check(cached(99))
     with pytest.raises(UserError, match="1 map-side flushes, which this IOMMU does not need"):
         figures.check(ours(map_flushes=1))
+
+
+@pytest.mark.parametrize("policy", ["fused-identity", "strict-identity-direct"])
+def test_a_map_that_writes_no_entry_needs_no_flush(policy: str) -> None:
+    def cached(flushes: int) -> Measured:
+        after = snapshot(None, **{**DONE, "map_flushes": flushes, "identity_writes": 30, "identity_misses": 10})
+        after["tables"] = "kernel [direct]" if policy.endswith("-direct") else "[kernel] direct"
+        return measured("micro/1024-cached", policy, MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
+
+    figures.check(cached(40))
+    with pytest.raises(UserError, match="40 maps had 39 map-side flushes"):
+        figures.check(cached(39))
 
 
 def test_maps_of_a_batch_aware_driver_are_flushed_together() -> None:

@@ -113,6 +113,8 @@ struct shadow_policy {
  * @waits:	there was an unmap since then
  * @returned:	event of the last return of an unmap of the window: the CPU's batch may have a
  *		record although no page is deferred
+ * @emptied:	event at which the last flush of the whole batch began; the flush of a block leaves
+ *		the records of the window
  * @claimed:	of the deferred pages, those that a running map may have
  * @flushed_age_ns: age of the oldest page that this CPU has flushed, for any CPU's batch,
  *		since this CPU last reported the flush of a batch
@@ -125,6 +127,7 @@ struct shadow_cpu {
 	u64 begun_ns;
 	u64 flushed_age_ns;
 	u64 returned;
+	u64 emptied;
 	u32 claimed;
 	bool waits;
 };

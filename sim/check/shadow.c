@@ -376,7 +376,9 @@ static void finished(const struct sim_event *event)
 
 	if (flush->cause == XS_FLUSH_UNMAP)
 		return;
-	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice || cpu->returned > flush->since;
+	if (flush->cause != XS_FLUSH_BLOCK)
+		cpu->emptied = flush->since;
+	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice || cpu->returned > cpu->emptied;
 	shadow.cpus[event->cpu].flushed_age_ns = 0;
 }
 

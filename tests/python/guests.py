@@ -175,6 +175,9 @@ def modules(what: Machine) -> list[Path]:
     xsmmu, lab_module = lab.modules(its, kernel)
     if what.make_args or what.source != PROJECT:
         [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args, again_in=what.built_in)
+    folder, name = lab.LAB_MODULE
+    if (what.source / folder).exists() and build.sources(what.source, (folder,)) != build.sources(PROJECT, (folder,)):
+        [lab_module] = build.module(its, kernel, what.source, folder, (name,), calls_xsmmu=True)
     outputs = ("xsmmu_dma_api_test.ko", "xsmmu_bounce_test.ko", "xsmmu_stuck.ko", "xsmmu_deferred_test.ko")
     parts = (DRIVER, "include")
     *plain, last = build.module(its, kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)

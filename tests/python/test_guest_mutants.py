@@ -13,6 +13,7 @@ from tests.python.test_guest_aware import AWARE, FLUSHED
 from tests.python.test_guest_aware import LONG as FLUSHED_FOR_LONG
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
+from tests.python.test_guest_identity import MACHINES as IDENTITY
 from tests.python.test_guest_iommus import SHORT as IOMMUS
 from tests.python.test_guest_lifetimes import DEFAULT
 from tests.python.test_guest_lifetimes import MACHINES as LIFETIMES
@@ -29,9 +30,9 @@ from xsmmu_lab.setup import drivers
 from xsmmu_lab.setup.build import MODULE_PARTS
 
 PATCHES = [str(file.relative_to(PROJECT)) for file in sorted(drivers.FOLDER.iterdir())]
-MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))
+MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, "lab/module", *PATCHES))
 OTHERS = (REFUSALS, STRICT, AWARE, SHORT["copy"], NO_MEMORY)
-MACHINES = {"lifetimes": LIFETIMES[DEFAULT]}
+MACHINES = {"lifetimes": LIFETIMES[DEFAULT], "identity": IDENTITY[DEFAULT]}
 MACHINES |= {topic: machine for machine in OTHERS for topic in machine.topics}
 # An older kernel does not distinguish these.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]

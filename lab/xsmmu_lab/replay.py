@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds xsmmu-replay (trace/replay/): the engine in a world of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from xsmmu_lab import trace
+from xsmmu_lab.project import PROJECT
+
+PARTS: Final = ("core", "trace", "tests/trace")
+FLAGS: Final = (
+    *("-mpopcnt", "-Icore/include", "-Itrace/replay", '-DXS_PLATFORM="platform_replay.h"'),
+    "-Wno-unused-parameter",
+)
+FAST: Final = ("-O2", "-flto=1")
+SANITIZED: Final = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
+    """xsmmu-replay as a program that runs on the host."""
+    files = sorted(str(file.relative_to(source_dir)) for file in (source_dir / "trace/replay").glob("*.c"))
+    return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
+
+
+def writer() -> Path:
+    """write-events: makes recordings for tests (tests/trace/write_events.c)."""
+    return trace.compiled("write-events", ["tests/trace/write_events.c"], parts=PARTS)

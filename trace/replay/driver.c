@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See driver.h. */
+#include <stdlib.h>
+
+#include "calls.h"
+#include "driver.h"
+#include "mappings.h"
+#include "replay.h"
+#include "tally.h"
+#include "world.h"
+
+#define KIND(kind)	(1u << (kind))
+#define ONE		(KIND(MAPPED_ONE) | KIND(MAPPED_COPY))
+#define LIST		(KIND(MAPPED_LIST) | KIND(MAPPED_COPY))
+#define LINK		(ONE | KIND(MAPPED_LINK))
+#define RANGE		KIND(MAPPED_RANGE)
+
+/* Entries of the longest list; a longer one is damage. */
+#define ENTRIES_MAX	(1u << 20)
+
+/*
+ * struct list - a list of which the entries are being read, on a CPU
+ * @event:	the map; @event.kind is 0 if there is none
+ * @count:	entries that were read
+ * @range:	the CPU's last range, for its links
+ */
+struct list {
+	struct trace_event event;
+	struct part *parts;
+	u32 count;
+	u32 room;
+	u32 range;
+};
+
+static struct list *lists;
+static u32 gaps;
+
+void driver_init(void)
+{
+	mappings_init();
+	lists = calloc(replay.options.cpus, sizeof(*lists));
+	if (!lists)
+		replay_stop("no memory for %u CPUs", replay.options.cpus);
+}
+
+static struct part part_of(const struct trace_event *event)
+{
+	struct part part = { event->page, event->bytes, event->offset, event->flags };
+
+	return part;
+}
+
+static struct world *world_at(const struct trace_event *event)
+{
+	return world_of(event->device);
+}
+
+/* ---- maps ---- */
+
+static void unmap(struct world *world, u32 number)
+{
+	call_unmap(world, number);
+	mapping_drop(number);
+}
+
+/* Returns a new mapping. If its address is mapped since before a gap, the unmap is in the gap. */
+static u32 new_mapping(const struct trace_event *event, enum mapping_kind kind)
+{
+	u32 all = ~RANGE, number, old;
+
+	while (gaps) {
+		old = mapping_find(event->device, event->iova, event->bytes, all);
+		if (!old || mapping_at(old)->gaps == gaps)
+			break;
+		tally_leave_out(LEFT_MAP_LOST);
+		unmap(world_at(event), old);
+	}
+	number = mapping_new(event->device, event->iova, event->bytes, kind);
+	mapping_at(number)->gaps = gaps;
+	mapping_add(number);
+	return number;
+}
+
+static void map(const struct trace_event *event)
+{
+	struct part part = part_of(event);
+
+	if (!part_pages(&part)) {
+		tally_leave_out(LEFT_EMPTY);
+		return;
+	}
+	call_map(world_at(event), new_mapping(event, MAPPED_ONE), &part);
+}
+
+static void alloc(const struct trace_event *event)
+{
+	struct part part = part_of(event);
+
+	if (!part_pages(&part)) {
+		tally_leave_out(LEFT_EMPTY);
+		return;
+	}
+	call_alloc(world_at(event), new_mapping(event, MAPPED_COHERENT), &part);
+}
+
+static void list_end(struct list *list)
+{
+	struct trace_event event = list->event;
+	u64 pages = 0;
+
+	list->event.kind = 0;
+	if (list->count < event.span)
+		tally_leave_out(LEFT_LIST);
+	for (u32 i = 0; i < list->count; i++)
+		pages += part_pages(&list->parts[i]);
+	if (!list->count)
+		return;
+	if (pages > MAPPING_PAGES_MAX)
+		tally_leave_out(LEFT_EMPTY);
+	else
+		call_map_list(world_at(&event), new_mapping(&event, MAPPED_LIST), list->parts,
+			      list->count);
+}
+
+static void list_begin(const struct trace_event *event)
+{
+	struct list *list = &lists[replay_cpu];
+
+	if (list->event.kind)
+		list_end(list);
+	if (!event->span || event->span > ENTRIES_MAX) {
+		tally_leave_out(LEFT_EMPTY);
+		return;
+	}
+	list->event = *event;
+	list->count = 0;
+}
+
+static void list_entry(const struct trace_event *event)
+{
+	struct list *list = &lists[replay_cpu];
+	struct part part = part_of(event);
+
+	if (!list->event.kind || list->event.device != event->device) {
+		tally_leave_out(LEFT_ENTRY);
+		return;
+	}
+	if (list->count == list->room) {
+		list->room = list->room ? 2 * list->room : 64;
+		list->parts = realloc(list->parts, list->room * sizeof(*list->parts));
+		if (!list->parts)
+			replay_stop("no memory for a list of %u entries", list->room);
+	}
+	part.flags = list->event.flags;
+	if (part_pages(&part)) {
+		list->parts[list->count++] = part;
+	} else {
+		tally_leave_out(LEFT_EMPTY);
+		list->event.span--;
+	}
+	if (list->count >= list->event.span)
+		list_end(list);
+}
+
+/* ---- unmaps ---- */
+
+static void unmap_kind(const struct trace_event *event, u32 kinds, enum left_out reason)
+{
+	u32 number = mapping_find(event->device, event->iova, event->bytes, kinds);
+
+	if (!number) {
+		tally_leave_out(reason);
+		return;
+	}
+	if (mapping_at(number)->bytes != event->bytes && event->kind != TRACE_UNMAP_LIST)
+		tally_leave_out(LEFT_SIZE);
+	unmap(world_at(event), number);
+}
+
+/* ---- two-step calls ---- */
+
+static bool has_link(const struct mapping *range, const struct trace_event *event)
+{
+	return range->kind == MAPPED_RANGE && range->device == event->device &&
+	       event->iova >= range->address &&
+	       event->iova + event->bytes <= range->address + range->bytes;
+}
+
+/* Returns the range of a link: the last of the CPU, or one that begins here; 0 if not known. */
+static u32 range_of(const struct trace_event *event)
+{
+	u32 number = lists[replay_cpu].range;
+
+	if (number && has_link(mapping_at(number), event))
+		return number;
+	return mapping_find(event->device, event->iova, event->bytes, RANGE);
+}
+
+static void range_alloc(const struct trace_event *event)
+{
+	struct part part = { 0, event->bytes, event->offset, 0 };
+	u32 number;
+
+	if (!part_pages(&part)) {
+		tally_leave_out(LEFT_EMPTY);
+		return;
+	}
+	number = new_mapping(event, MAPPED_RANGE);
+	lists[replay_cpu].range = number;
+	call_range(world_at(event), number);
+}
+
+static void range_link(const struct trace_event *event)
+{
+	struct part part = part_of(event);
+	u32 range = range_of(event);
+
+	if (!part_pages(&part)) {
+		tally_leave_out(LEFT_EMPTY);
+		return;
+	}
+	if (!range)
+		tally_leave_out(LEFT_LINK);
+	call_link(world_at(event), new_mapping(event, MAPPED_ONE), range, &part);
+}
+
+/*
+ * Takes the links of @bytes at an address: unmaps them, or forgets them if the range is unmapped
+ * as a whole. Links follow each other, or begin at pages. Returns their number.
+ */
+static u32 take_links(const struct trace_event *event, u64 bytes, bool whole)
+{
+	u64 end = event->iova + bytes, at = event->iova;
+	u32 count = 0, number;
+
+	while (at < end) {
+		number = mapping_find(event->device, at, end - at, LINK);
+		if (!number) {
+			at = (at | (XS_PAGE_BYTES - 1)) + 1;
+			continue;
+		}
+		at += mapping_at(number)->bytes;
+		count++;
+		if (whole && mapping_at(number)->kind == MAPPED_LINK)
+			mapping_drop(number);
+		else
+			unmap(world_at(event), number);
+	}
+	return count;
+}
+
+static void range_unlink(const struct trace_event *event)
+{
+	if (!take_links(event, event->bytes, false))
+		tally_leave_out(LEFT_UNLINK);
+}
+
+static void range_free(const struct trace_event *event)
+{
+	u32 number = mapping_find(event->device, event->iova, event->bytes, RANGE);
+	struct world *world = world_at(event);
+	u64 bytes = event->bytes;
+
+	if (!number) {
+		tally_leave_out(LEFT_IOVA_FREE);
+		return;
+	}
+	if (bytes > mapping_at(number)->bytes)
+		bytes = mapping_at(number)->bytes;
+	take_links(event, bytes, true);
+	if (world->kernel)
+		call_free_range(world, number, bytes);
+	if (lists[mapping_at(number)->cpu].range == number)
+		lists[mapping_at(number)->cpu].range = 0;
+	mapping_drop(number);
+}
+
+/* ---- all events ---- */
+
+static void sync(const struct trace_event *event)
+{
+	struct world *world = world_at(event);
+	u32 number;
+
+	if (!world->engine || !world->engine->tuning.copy_bytes)
+		return;
+	number = mapping_find(event->device, event->iova, event->bytes, KIND(MAPPED_COPY));
+	if (number)
+		call_sync(world, number, event->bytes, event->kind == TRACE_SYNC_DEVICE);
+}
+
+static void lost(const struct trace_event *event)
+{
+	tally_leave_out(LEFT_LOST);
+	tally.lost += event->bytes;
+	gaps++;
+}
+
+static void dispatch(const struct trace_event *event)
+{
+	switch (event->kind) {
+	case TRACE_MAP:
+		map(event);
+		break;
+	case TRACE_UNMAP:
+		unmap_kind(event, ONE, LEFT_UNMAP);
+		break;
+	case TRACE_MAP_LIST:
+		list_begin(event);
+		break;
+	case TRACE_ENTRY:
+		list_entry(event);
+		break;
+	case TRACE_UNMAP_LIST:
+		unmap_kind(event, LIST, LEFT_UNMAP_LIST);
+		break;
+	case TRACE_ALLOC:
+		alloc(event);
+		break;
+	case TRACE_FREE:
+		unmap_kind(event, KIND(MAPPED_COHERENT), LEFT_FREE);
+		break;
+	case TRACE_SYNC_CPU:
+	case TRACE_SYNC_DEVICE:
+		sync(event);
+		break;
+	case TRACE_IOVA_ALLOC:
+		range_alloc(event);
+		break;
+	case TRACE_IOVA_LINK:
+		range_link(event);
+		break;
+	case TRACE_IOVA_SYNC:
+		break;
+	case TRACE_IOVA_UNLINK:
+		range_unlink(event);
+		break;
+	case TRACE_IOVA_FREE:
+		range_free(event);
+		break;
+	case TRACE_POLL:
+		world_poll();
+		break;
+	case TRACE_LOST:
+		lost(event);
+		break;
+	default:
+		tally_leave_out(LEFT_KIND);
+	}
+}
+
+void driver_event(const struct trace_event *event)
+{
+	if (event->ns < replay.now_ns && event->kind != TRACE_LOST)
+		tally_leave_out(LEFT_TIME);
+	world_advance(event->ns);
+	if (event->cpu >= replay.options.cpus) {
+		tally_leave_out(LEFT_CPU);
+		return;
+	}
+	replay_cpu = event->cpu;
+	if (event->flags & TRACE_FAILED) {
+		tally_leave_out(LEFT_FAILED);
+		return;
+	}
+	dispatch(event);
+	if (event->kind != TRACE_POLL && event->kind != TRACE_LOST && world_at(event)->engine)
+		world_work(world_at(event));
+}
+
+void driver_finish(void)
+{
+	for (u32 i = 0; i < replay.options.cpus; i++)
+		if (lists[i].event.kind) {
+			replay_cpu = i;
+			list_end(&lists[i]);
+		}
+}

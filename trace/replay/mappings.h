@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What drivers have mapped at present, by device and recorded address. Without an IOMMU a recorded
+ * address is the physical one, so several mappings may have the same address; the mapping of the
+ * named size is found first, and of these the last made.
+ */
+#ifndef REPLAY_MAPPINGS_H
+#define REPLAY_MAPPINGS_H
+
+#include <xsmmu/needs.h>
+
+/*
+ * enum mapping_kind - how a mapping was made
+ * @MAPPED_ONE:	a buffer, or a link of a range; engine's or kernel's
+ * @MAPPED_LIST: a scatter list
+ * @MAPPED_COHERENT: coherent memory
+ * @MAPPED_LINK: memory in a range, which the kernel's model maps in the range's IOVAs
+ * @MAPPED_RANGE: a range of IOVAs, in which links are mapped
+ * @MAPPED_COPY: a buffer that was copied, or an entry of a copied list
+ */
+enum mapping_kind {
+	MAPPED_ONE,
+	MAPPED_LIST,
+	MAPPED_COHERENT,
+	MAPPED_LINK,
+	MAPPED_RANGE,
+	MAPPED_COPY,
+};
+
+/*
+ * struct mapping - a mapping
+ * @key:	device and recorded address
+ * @address:	recorded address
+ * @bytes:	recorded size
+ * @iova:	address in the world, in bytes; 0 for a range under a policy
+ * @pages:	pages in the world
+ * @folio:	of a copy, which the shadow does not have
+ * @next:	another mapping with the same key; 0: none
+ * @rest:	next entry of a copied list; 0: none
+ * @gaps:	number of gaps in the recording before the map
+ * @cpu:	CPU that has made the mapping
+ */
+struct mapping {
+	u64 key;
+	u64 address;
+	u64 bytes;
+	u64 iova;
+	u32 pages;
+	u32 folio;
+	u32 next;
+	u32 rest;
+	u32 gaps;
+	u16 device;
+	u16 cpu;
+	u8 kind;
+};
+
+/* Pages of the largest mapping: 16 GiB. */
+#define MAPPING_PAGES_MAX	(1u << 22)
+
+void mappings_init(void);
+
+/* Returns the number of a new mapping, which has no address yet. */
+u32 mapping_new(u32 device, u64 address, u64 bytes, enum mapping_kind kind);
+
+/* Have mapping_find() find a mapping. */
+void mapping_add(u32 number);
+
+/* Returns a mapping by its number, until the next call of mapping_new(). */
+struct mapping *mapping_at(u32 number);
+
+/*
+ * Returns the mapping at a recorded address, of a kind in @kinds, a mask of 1 << kind; preferably
+ * one of @bytes; 0 if there is none.
+ */
+u32 mapping_find(u32 device, u64 address, u64 bytes, u32 kinds);
+
+/* Forget a mapping, and its entries of a copied list. */
+void mapping_drop(u32 number);
+void mapping_drop_rest(u32 number);
+
+/* Returns the number of mappings. */
+u64 mappings_count(void);
+
+#endif

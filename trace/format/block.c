@@ -14,14 +14,15 @@
 
 #define CHECKED_BYTES	(TRACE_HEAD_BYTES - 4u)
 
-static uint8_t *put(uint8_t *to, uint32_t value, unsigned int bytes)
+/* Little endian; returns the place behind. */
+uint8_t *trace_put(uint8_t *to, uint32_t value, unsigned int bytes)
 {
 	for (unsigned int i = 0; i < bytes; i++)
 		*to++ = (uint8_t)(value >> (8 * i));
 	return to;
 }
 
-static uint32_t get(const uint8_t *from, unsigned int bytes)
+uint32_t trace_get(const uint8_t *from, unsigned int bytes)
 {
 	uint32_t value = 0;
 
@@ -40,28 +41,28 @@ void trace_head_put(uint8_t *to, const struct trace_head *head)
 	uint8_t *at = to + TRACE_MAGIC_BYTES;
 
 	memcpy(to, TRACE_MAGIC, TRACE_MAGIC_BYTES);
-	at = put(at, head->version, 2);
-	at = put(at, head->type, 2);
-	at = put(at, head->sequence, 4);
-	at = put(at, head->events, 4);
-	at = put(at, head->plain, 4);
-	at = put(at, head->packed, 4);
-	at = put(at, head->crc, 4);
-	put(at, trace_crc(to, CHECKED_BYTES), 4);
+	at = trace_put(at, head->version, 2);
+	at = trace_put(at, head->type, 2);
+	at = trace_put(at, head->sequence, 4);
+	at = trace_put(at, head->events, 4);
+	at = trace_put(at, head->plain, 4);
+	at = trace_put(at, head->packed, 4);
+	at = trace_put(at, head->crc, 4);
+	trace_put(at, trace_crc(to, CHECKED_BYTES), 4);
 }
 
 /* Returns false if the bytes are not the head of a block of this version. */
 bool trace_head_get(const uint8_t *from, struct trace_head *head)
 {
-	head->version = (uint16_t)get(from + 8, 2);
-	head->type = (uint16_t)get(from + 10, 2);
-	head->sequence = get(from + 12, 4);
-	head->events = get(from + 16, 4);
-	head->plain = get(from + 20, 4);
-	head->packed = get(from + 24, 4);
-	head->crc = get(from + 28, 4);
+	head->version = (uint16_t)trace_get(from + 8, 2);
+	head->type = (uint16_t)trace_get(from + 10, 2);
+	head->sequence = trace_get(from + 12, 4);
+	head->events = trace_get(from + 16, 4);
+	head->plain = trace_get(from + 20, 4);
+	head->packed = trace_get(from + 24, 4);
+	head->crc = trace_get(from + 28, 4);
 	return !memcmp(from, TRACE_MAGIC, TRACE_MAGIC_BYTES) && head->version == TRACE_VERSION &&
-	       get(from + CHECKED_BYTES, 4) == trace_crc(from, CHECKED_BYTES) &&
+	       trace_get(from + CHECKED_BYTES, 4) == trace_crc(from, CHECKED_BYTES) &&
 	       head->events <= TRACE_BLOCK_EVENTS && head->plain <= TRACE_PLAIN_MAX &&
 	       head->packed <= TRACE_PACKED_MAX;
 }

@@ -58,6 +58,8 @@ struct trace_bytes {
 	size_t room;
 };
 
+uint8_t *trace_put(uint8_t *to, uint32_t value, unsigned int bytes);
+uint32_t trace_get(const uint8_t *from, unsigned int bytes);
 void trace_head_put(uint8_t *to, const struct trace_head *head);
 bool trace_head_get(const uint8_t *from, struct trace_head *head);
 bool trace_bytes_room(struct trace_bytes *bytes, size_t room);
@@ -69,9 +71,9 @@ struct trace_coder;
 
 struct trace_coder *trace_coder_new(void);
 void trace_coder_free(struct trace_coder *coder);
-bool trace_encode(struct trace_coder *coder, const struct trace_event *events, uint32_t count,
+bool trace_encode(struct trace_coder *coder, struct trace_event *events, uint32_t count,
 		  struct trace_bytes *plain);
-bool trace_decode(struct trace_coder *coder, const uint8_t *plain, size_t bytes,
+bool trace_decode(struct trace_coder *coder, uint8_t *plain, size_t bytes,
 		  struct trace_event *events, uint32_t count);
 
 #endif

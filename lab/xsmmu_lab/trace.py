@@ -19,6 +19,7 @@ FLAGS: Final = (
 )
 LIBRARIES: Final = ("-lzstd", "-lz")
 FORMAT: Final = "trace/format"
+RECORD: Final = "trace/record"
 
 
 def tools() -> root.Root:
@@ -30,6 +31,13 @@ def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
     """The C files of the file format, relative to the source folder."""
     names = ("block.c", "code.c", "read.c", "write.c")
     return [f"{FORMAT}/{name}" for name in names if (source_dir / FORMAT / name).exists()]
+
+
+def recorder(source_dir: Path = PROJECT) -> Path:
+    """xsmmu-record, a static program, as the package has it."""
+    arguments = ("CLANG=clang-19", "BPFTOOL=/usr/sbin/bpftool", "CC=gcc-14", "CFLAGS=-O2 -s")
+    parts = (RECORD, FORMAT)
+    return build.by_make(tools(), RECORD, "xsmmu-record", parts, arguments, source_dir)
 
 
 def compiled(

@@ -249,6 +249,24 @@ def userspace(
     return _outputs(build, (output,), output)[0]
 
 
+def by_make(
+    root: Root,
+    make_dir: str,
+    output: str,
+    parts: Sequence[str],
+    make_args: Sequence[str] = (),
+    source_dir: Path = PROJECT,
+) -> Path:
+    """Build a program by the Makefile in a folder of `source_dir`, cached by content.
+
+    `output` is relative to the folder. `parts` are the files and folders of the build.
+    """
+    argv = ["make", "-C", make_dir, *make_args, output]
+    script = " ".join(_quote(argument) for argument in argv)
+    built = _build(root, sources(source_dir, parts), sorted(root.versions.values()), output, script)
+    return _outputs(built, (f"{make_dir}/{output}",), output)[0]
+
+
 def run_userspace(program: Path, arguments: Sequence[str] = (), timeout: float | None = None) -> tuple[int, str]:
     """Run a program made by `userspace`; returns its status and output.
 

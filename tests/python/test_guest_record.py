@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Recordings of NICs and disks, on each kernel: every call is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.python import guests
+
+from xsmmu_lab import trace
+from xsmmu_lab.setup import kernels
+
+DEFAULT, KERNELS = kernels.table()[0], ("6.1", "6.12", "7.2")
+
+
+def files(_source: Path) -> Mapping[str, bytes]:
+    return {"bin/xsmmu-record": trace.recorder().read_bytes()}
+
+
+def machine(pattern: str, kernel: str) -> guests.Machine:
+    # The lab gives its kernels a clock rate that is right only with -icount; 0 makes them measure the rate.
+    return guests.Machine(
+        ("record",), pattern, mode="free", kernel=kernel, words=("tsc_early_khz=0",), files=files, timeout_s=900
+    )
+
+
+SHORT = {f"record {DEFAULT}": machine("^nic_", DEFAULT)}
+LONG = {f"record {name}": machine("", name) for name in KERNELS if name != DEFAULT}
+MACHINES = {**SHORT, **LONG}
+test_record = guests.each_case(MACHINES, SHORT)

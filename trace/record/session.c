@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The recorder looks at the rings by time, so that events need not wake it: each TICK_NS, or at
+ * once while a ring is more than half full.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "identity.h"
+#include "merge.h"
+#include "overhead.h"
+#include "programs.h"
+#include "session.h"
+#include "tally.h"
+
+#define TICK_NS 5000000ull
+#define SECOND_NS 1000000000ull
+#define SLICES 1000
+#define FUNCTIONS 2048
+
+/**
+ * struct slice - time that was recorded
+ * @begin: ns since the recording's begin
+ * @end: ns since the recording's begin
+ */
+struct slice {
+	uint64_t begin;
+	uint64_t end;
+};
+
+/**
+ * struct session - a running recording
+ * @options: what was asked for
+ * @programs: BPF programs
+ * @merge: their events
+ * @overhead: their cost
+ * @identity: of addresses
+ * @writer: the file
+ * @tally: what was written
+ * @counts: the module's counts at the begin
+ * @begin: time of the begin
+ * @last_ns: time of the last event
+ * @page_shift: of the machine
+ * @is_on: whether it records now
+ * @since: time at which it went on or off
+ * @covered_ns: recorded time that is over
+ * @slices: the first slices, while there is a limit of the overhead
+ * @slice_count: number of all slices
+ * @missed: calls that the kernel did not pass to a program, and that were told
+ * @removed: devices' removals that were told
+ */
+struct session {
+	const struct session_options *options;
+	struct programs *programs;
+	struct merge *merge;
+	struct overhead *overhead;
+	struct identity *identity;
+	struct trace_writer *writer;
+	struct tally tally;
+	struct device_counts counts[RAW_DEVICES];
+	uint64_t begin;
+	uint64_t last_ns;
+	unsigned int page_shift;
+	bool is_on;
+	uint64_t since;
+	uint64_t covered_ns;
+	struct slice slices[SLICES];
+	uint64_t slice_count;
+	uint64_t missed;
+	uint64_t removed[RAW_DEVICES];
+};
+
+static sig_atomic_t stopping;
+
+void session_stop(void)
+{
+	__atomic_store_n(&stopping, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_stopping(void)
+{
+	return __atomic_load_n(&stopping, __ATOMIC_RELAXED);
+}
+
+/* ---- the header ---- */
+
+static void print_header(const struct session *session, FILE *to)
+{
+	const struct session_options *options = session->options;
+	char functions[FUNCTIONS];
+	struct utsname kernel;
+
+	uname(&kernel);
+	programs_print(session->programs, functions, sizeof(functions));
+	fputs("{\"recorder\":\"xsmmu-record\",\"method\":\"bpf\",", to);
+	fprintf(to, "\"kernel\":\"%s\",\"machine\":\"%s\",", kernel.release, kernel.machine);
+	fprintf(to, "\"cpus\":%u,\"page_bytes\":%u,", programs_cpus(session->programs),
+		1u << session->page_shift);
+	fprintf(to, "\"pages\":\"%s\",\"frame_bytes\":%u,\"pages_known\":%s,",
+		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT,
+		programs_know_pages(session->programs) ? "true" : "false");
+	fprintf(to, "\"sampled\":%s,\"functions\":[%s],\"devices\":[",
+		options->share > 0 ? "true" : "false", functions);
+	for (unsigned int at = 0; at < options->count; at++) {
+		fputs(at ? "," : "", to);
+		device_print(&options->devices[at], to);
+	}
+	fputs("]}", to);
+}
+
+/* ---- events ---- */
+
+static bool is_list(const struct raw_event *raw)
+{
+	return raw->kind == TRACE_MAP_LIST || raw->kind == TRACE_UNMAP_LIST;
+}
+
+/* The physical address of the buffer, 0 if it is not known. */
+static uint64_t phys_of(const struct session *session, const struct raw_event *raw)
+{
+	if (raw->flags & RAW_PAGE)
+		return programs_phys(session->programs, raw->phys, session->page_shift, raw->span);
+	if (raw->kind == TRACE_MAP || raw->kind == TRACE_ENTRY || raw->kind == TRACE_IOVA_ALLOC ||
+	    raw->kind == TRACE_IOVA_LINK)
+		return raw->phys;
+	return 0;
+}
+
+static void convert(struct session *session, const struct merge_event *from, struct trace_event *to)
+{
+	const struct raw_event *raw = &from->raw;
+	const struct device *device = &session->options->devices[raw->device];
+	uint64_t phys = phys_of(session, raw);
+
+	memset(to, 0, sizeof(*to));
+	to->ns = raw->ns > session->begin ? raw->ns - session->begin : 0;
+	to->bytes = raw->bytes;
+	to->cpu = from->cpu;
+	to->device = raw->device;
+	to->kind = raw->kind;
+	to->flags = raw->flags & ~RAW_PAGE;
+	if (raw->kind == TRACE_LOST) {
+		to->span = from->span_ns < to->ns ? from->span_ns : to->ns;
+		return;
+	}
+	to->iova = device->is_physical ? identity_address(session->identity, raw->iova) : raw->iova;
+	if (is_list(raw) || raw->kind == TRACE_ENTRY)
+		to->span = raw->span;
+	else if (raw->kind == TRACE_POLL)
+		to->queue = raw->span;
+	if (phys) {
+		to->page = identity_page(session->identity, phys, session->page_shift);
+		to->offset = phys & ((1u << session->page_shift) - 1);
+	}
+}
+
+static bool write_ready(struct session *session, struct trace_error *error)
+{
+	struct merge_event event;
+
+	while (merge_next(session->merge, &event)) {
+		struct trace_event written;
+
+		convert(session, &event, &written);
+		tally_add(&session->tally, &written, event.raw.phys, session->page_shift);
+		session->last_ns = written.ns;
+		if (!trace_write(session->writer, &written, error))
+			return false;
+	}
+	return true;
+}
+
+/* ---- on and off ---- */
+
+static void set_on(struct session *session, bool on, uint64_t now)
+{
+	struct slice *slice = &session->slices[session->slice_count % SLICES];
+
+	if (on == session->is_on)
+		return;
+	programs_record(session->programs, on);
+	if (on) {
+		if (session->slice_count)
+			merge_miss(session->merge, now, now - session->since, 0);
+		if (session->slice_count < SLICES)
+			slice->begin = now - session->begin;
+	} else {
+		session->covered_ns += now - session->since;
+		if (session->slice_count < SLICES)
+			slice->end = now - session->begin;
+		session->slice_count++;
+	}
+	session->is_on = on;
+	session->since = now;
+}
+
+/* ---- each second ---- */
+
+static void note_missed(struct session *session, uint64_t now)
+{
+	struct programs_cost cost;
+
+	programs_cost(session->programs, &cost);
+	if (cost.missed > session->missed)
+		merge_miss(session->merge, now, SECOND_NS, cost.missed - session->missed);
+	session->missed = cost.missed;
+}
+
+static void note_devices(struct session *session)
+{
+	for (unsigned int at = 0; at < session->options->count; at++) {
+		const struct device *device = &session->options->devices[at];
+		uint64_t removed = programs_device(session->programs, at)->removed;
+
+		if (removed == session->removed[at])
+			continue;
+		session->removed[at] = removed;
+		fprintf(stderr,
+			"xsmmu-record: %s was removed from the machine: its events end here%s\n",
+			device->name,
+			session->options->count > 1 ? ", the others' go on"
+						    : ", unless it comes back");
+	}
+}
+
+static void print_progress(struct session *session, uint64_t now)
+{
+	printf("{\"event\":\"progress\",\"seconds\":%.1f,\"events\":%" PRIu64 ",\"lost\":%" PRIu64
+	       "}\n",
+	       (now - session->begin) / 1e9, tally_events(&session->tally), session->tally.lost);
+	fflush(stdout);
+}
+
+static bool is_over(const struct session *session, uint64_t now)
+{
+	double seconds = session->options->seconds;
+
+	return is_stopping() || (seconds > 0 && now - session->begin >= seconds * 1e9);
+}
+
+static bool record(struct session *session, struct trace_error *error)
+{
+	const struct timespec tick = { .tv_nsec = TICK_NS };
+	uint64_t told = session->begin;
+
+	while (true) {
+		uint64_t now = merge_now();
+
+		if (is_over(session, now))
+			return true;
+		set_on(session, overhead_tick(session->overhead, now), now);
+		merge_fill(session->merge, false);
+		if (!write_ready(session, error))
+			return false;
+		if (now - told >= SECOND_NS) {
+			told = now;
+			note_missed(session, now);
+			note_devices(session);
+			print_progress(session, now);
+		}
+		if (!merge_is_full(session->merge))
+			nanosleep(&tick, NULL);
+	}
+}
+
+/* ---- the summary ---- */
+
+static void print_losses(const struct session *session, FILE *to)
+{
+	const char *separator = "";
+
+	fprintf(to,
+		"\"lost\":%" PRIu64 ",\"nested\":%" PRIu64 ",\"late\":%" PRIu64
+		",\"lost_by_cpu\":{",
+		session->tally.lost, session->missed, merge_late(session->merge));
+	for (unsigned int cpu = 0; cpu < programs_cpus(session->programs); cpu++) {
+		if (!merge_lost(session->merge, cpu))
+			continue;
+		fprintf(to, "%s\"%u\":%" PRIu64, separator, cpu, merge_lost(session->merge, cpu));
+		separator = ",";
+	}
+	fputs("},", to);
+}
+
+static void print_overhead(struct session *session, FILE *to)
+{
+	double seconds =
+		session->since > session->begin ? (session->since - session->begin) / 1e9 : 0;
+	struct overhead_found found;
+
+	overhead_found(session->overhead, &found);
+	fprintf(to, "\"overhead\":{\"events_per_s\":%.0f,\"recorder_s\":%.3f,\"busy_s\":%.3f,",
+		seconds > 0 ? tally_events(&session->tally) / seconds : 0, found.recorder_ns / 1e9,
+		found.busy_ns / 1e9);
+	if (found.known)
+		fprintf(to, "\"programs_s\":%.3f,\"ns_per_call\":%.0f,\"share\":%.4f},",
+			found.programs_ns / 1e9, found.run_ns, found.share);
+	else
+		fprintf(to, "\"programs_s\":null,\"ns_per_call\":null,\"share\":null},");
+}
+
+static void print_slices(const struct session *session, FILE *to)
+{
+	uint64_t kept = session->slice_count < SLICES ? session->slice_count : SLICES;
+
+	fprintf(to,
+		"\"seconds\":%.6f,\"covered_seconds\":%.6f,\"slices\":%" PRIu64
+		",\"first_slices_ns\":[",
+		(session->since - session->begin) / 1e9, session->covered_ns / 1e9,
+		session->slice_count);
+	for (uint64_t at = 0; at < kept; at++)
+		fprintf(to, "%s[%" PRIu64 ",%" PRIu64 "]", at ? "," : "", session->slices[at].begin,
+			session->slices[at].end);
+	fputs("],", to);
+}
+
+static void print_check(const struct session *session, const char *by, const char *note,
+			uint64_t mapped, uint64_t unmapped, FILE *to)
+{
+	fprintf(to,
+		"\"check\":{\"by\":\"%s\",\"note\":\"%s\",\"mapped_pages\":[%" PRIu64 ",%" PRIu64
+		"],\"unmapped_pages\":[%" PRIu64 ",%" PRIu64 "],\"equal\":%s}",
+		by, note, session->tally.mapped_pages, mapped, session->tally.unmapped_pages,
+		unmapped,
+		mapped == session->tally.mapped_pages && unmapped == session->tally.unmapped_pages
+			? "true"
+			: "false");
+}
+
+static bool check_by_module(const struct session *session, FILE *to)
+{
+	const struct session_options *options = session->options;
+	uint64_t mapped = 0, unmapped = 0;
+
+	for (unsigned int at = 0; at < options->count; at++) {
+		struct device_counts now;
+		bool is_again = false;
+
+		device_counts(&options->devices[at], &now);
+		if (!now.known || !session->counts[at].known)
+			return false;
+		/* A group's counts are those of all its devices. */
+		for (unsigned int other = 0; other < at; other++)
+			is_again |= options->devices[other].group == options->devices[at].group;
+		if (is_again)
+			continue;
+		mapped += now.mapped - session->counts[at].mapped;
+		unmapped += now.unmapped - session->counts[at].unmapped;
+	}
+	print_check(
+		session, "module",
+		"the module counts the whole IOMMU group, and some calls before the first event and after the last",
+		mapped, unmapped, to);
+	return true;
+}
+
+static void check_by_tracepoints(const struct session *session, FILE *to)
+{
+	uint64_t mapped = 0, unmapped = 0;
+
+	for (unsigned int cpu = 0; cpu < programs_cpus(session->programs); cpu++) {
+		const struct raw_cpu *counts = programs_cpu(session->programs, cpu);
+
+		mapped += counts->map_bytes >> session->page_shift;
+		unmapped += counts->unmap_bytes >> session->page_shift;
+	}
+	print_check(session, "iommu:map and iommu:unmap",
+		    "the tracepoints count all devices, and name none", mapped, unmapped, to);
+}
+
+static void print_summary(struct session *session, FILE *to)
+{
+	fprintf(to, "{\"events\":%" PRIu64 ",\"by_kind\":", tally_events(&session->tally));
+	tally_print(&session->tally, to);
+	fputc(',', to);
+	print_losses(session, to);
+	print_slices(session, to);
+	print_overhead(session, to);
+	fputs("\"devices\":[", to);
+	for (unsigned int at = 0; at < session->options->count; at++)
+		fprintf(to, "%s{\"address\":\"%s\",\"events\":%" PRIu64 ",\"removed\":%" PRIu64 "}",
+			at ? "," : "", session->options->devices[at].name,
+			session->tally.devices[at],
+			(uint64_t)programs_device(session->programs, at)->removed);
+	fputs("],", to);
+	if (session->options->check)
+		check_by_tracepoints(session, to);
+	else if (!check_by_module(session, to))
+		fputs("\"check\":{\"by\":\"none\",\"note\":\"no device is attached to the module; --check counts iommu:map and iommu:unmap\"}",
+		      to);
+	fputc('}', to);
+}
+
+/* Returns text that the caller frees, or NULL without memory. */
+static char *text_of(struct session *session, bool is_summary)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		return NULL;
+	if (is_summary)
+		print_summary(session, to);
+	else
+		print_header(session, to);
+	return fclose(to) ? NULL : text;
+}
+
+/* ---- begin and end ---- */
+
+static bool prepare(struct session *session, struct trace_error *error)
+{
+	const struct session_options *options = session->options;
+	const char *names[RAW_DEVICES];
+	struct programs_options wanted = { names, options->count, options->check,
+					   options->ring_bytes };
+	char *header;
+
+	for (unsigned int at = 0; at < options->count; at++)
+		names[at] = options->devices[at].name;
+	session->programs = programs_open(&wanted, error);
+	if (!session->programs)
+		return false;
+	session->merge = merge_new(session->programs, error);
+	if (!session->merge)
+		return false;
+	session->identity = identity_new(options->raw);
+	session->overhead = overhead_new(session->programs, options->share);
+	header = text_of(session, false);
+	if (session->identity && session->overhead && header)
+		session->writer = trace_create(options->file, header, error);
+	else
+		snprintf(error->text, sizeof(error->text),
+			 "no memory: stop other programs, or name a smaller ring with --ring-kib");
+	free(header);
+	return session->writer;
+}
+
+static bool finish(struct session *session, struct trace_error *error)
+{
+	bool done;
+	char *summary;
+
+	set_on(session, false, merge_now());
+	programs_detach(session->programs);
+	note_missed(session, merge_now());
+	do {
+		merge_fill(session->merge, true);
+		done = write_ready(session, error);
+	} while (done && merge_is_full(session->merge));
+	note_devices(session);
+	summary = text_of(session, true);
+	done = trace_finish(session->writer, summary ? summary : "{}", error) && done;
+	session->writer = NULL;
+	if (done && summary)
+		printf("{\"event\":\"end\",\"file\":\"%s\",\"summary\":%s}\n",
+		       session->options->file, summary);
+	free(summary);
+	return done;
+}
+
+static bool begin_and_record(struct session *session, struct trace_error *error)
+{
+	for (unsigned int at = 0; at < session->options->count; at++)
+		device_counts(&session->options->devices[at], &session->counts[at]);
+	session->begin = merge_now();
+	set_on(session, true, session->begin);
+	puts("{\"event\":\"recording\"}");
+	fflush(stdout);
+	return record(session, error);
+}
+
+bool session_run(const struct session_options *options, struct trace_error *error)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	struct trace_error second;
+	bool done;
+
+	if (!session) {
+		snprintf(error->text, sizeof(error->text), "no memory");
+		return false;
+	}
+	session->options = options;
+	session->page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
+	done = prepare(session, error) && begin_and_record(session, error);
+	/* After an error of writing, the file keeps what it has, and the first message stays. */
+	if (session->writer)
+		done = finish(session, done ? error : &second) && done;
+	overhead_free(session->overhead);
+	identity_free(session->identity);
+	merge_free(session->merge);
+	if (session->programs)
+		programs_close(session->programs);
+	free(session);
+	return done;
+}

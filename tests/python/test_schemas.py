@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from tests.python import documents as json_documents
-from tests.python import fake_kernel
+from tests.python import fake_kernel, fake_recorder
 from tests.python.documents import Document, fault, read, schemas
 from tests.python.fake_kernel import Kernel
 
@@ -30,6 +30,7 @@ COMMANDS = {
     "compare": ("compare", "eth1", "--runs", "1"),
     "bench": ("bench", "eth1", "--rebind", "--rounds", "1"),
     "report": ("report",),
+    "record": ("record", "eth1", "--seconds", "1"),
 }
 """A command line for each command with -o."""
 
@@ -40,12 +41,18 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     (tmp_path / "proc/stat").write_text("cpu 1000 1 1 999999 7 1 1 5 0 0\n")
     with fake_kernel.booted(tmp_path, monkeypatch) as made:
         rules.conf().write_text("*=fused\n")
+        fake_recorder.install(tmp_path / "programs", monkeypatch)
         yield made
 
 
 def said(kernel: Kernel, name: str, form: str) -> str:
     """A command's standard output in a form."""
-    more = ("--output-folder", str(kernel.sysfs.parent / "out"), "--", "true") if name == "compare" else ()
+    folder = kernel.sysfs.parent
+    more: tuple[str, ...] = ()
+    if name == "compare":
+        more = ("--output-folder", str(folder / "out"), "--", "true")
+    elif name == "record":
+        more = ("-O", str(folder / f"recording-{form}"))
     return CliRunner().invoke(app, [*COMMANDS[name], "-o", form, *more], catch_exceptions=False).stdout
 
 

@@ -27,6 +27,7 @@ from xsmmu.compare import compare
 from xsmmu.doctor import doctor
 from xsmmu.errors import UserError
 from xsmmu.metrics import metrics
+from xsmmu.record import record
 from xsmmu.report import report
 from xsmmu.status import status
 from xsmmu.top import top
@@ -45,7 +46,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report):
+for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report, record):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu_lab"):
     from xsmmu_lab.runs.commands import lab

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "print.h"
 #include "session.h"
 
 #define RING_KIB_MAX (1u << 20)
 
 static const char usage[] =
 	"usage: xsmmu-record -O FILE [--seconds N] [--raw] [--check] [--max-overhead PERCENT] [--ring-kib N] DEVICE...\n"
+	"       xsmmu-record --print FILE\n"
 	"Records calls of the DMA API by PCI devices (0000:01:00.0) until N seconds are over, or SIGINT.\n";
 
 enum word {
@@ -129,8 +131,11 @@ int main(int count, char **arguments)
 	struct session_options options = { 0 };
 	struct sigaction action = { .sa_handler = stop };
 	struct trace_error error = { "" };
-	int status = read_words(&options, count, arguments);
+	int status;
 
+	if (count == 3 && !strcmp(arguments[1], "--print"))
+		return print_recording(arguments[2], &error) ? 0 : complain(error.text, 1);
+	status = read_words(&options, count, arguments);
 	if (status)
 		return status;
 	sigaction(SIGINT, &action, NULL);

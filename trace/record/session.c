@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "identity.h"
 #include "merge.h"
 #include "overhead.h"
@@ -43,7 +44,7 @@ struct slice {
  * @identity: of addresses
  * @writer: the file
  * @tally: what was written
- * @counts: the module's counts at the begin
+ * @check: others' counts of the same calls
  * @begin: time of the begin
  * @last_ns: time of the last event
  * @page_shift: of the machine
@@ -63,7 +64,7 @@ struct session {
 	struct identity *identity;
 	struct trace_writer *writer;
 	struct tally tally;
-	struct device_counts counts[RAW_DEVICES];
+	struct check check;
 	uint64_t begin;
 	uint64_t last_ns;
 	unsigned int page_shift;
@@ -234,7 +235,9 @@ static void print_progress(struct session *session, uint64_t now)
 	printf("{\"event\":\"progress\",\"seconds\":%.1f,\"events\":%" PRIu64 ",\"lost\":%" PRIu64
 	       "}\n",
 	       (now - session->begin) / 1e9, tally_events(&session->tally), session->tally.lost);
-	fflush(stdout);
+	/* Nobody is there who would end the recording. */
+	if (fflush(stdout))
+		session_stop();
 }
 
 static bool is_over(const struct session *session, uint64_t now)
@@ -320,60 +323,6 @@ static void print_slices(const struct session *session, FILE *to)
 	fputs("],", to);
 }
 
-static void print_check(const struct session *session, const char *by, const char *note,
-			uint64_t mapped, uint64_t unmapped, FILE *to)
-{
-	fprintf(to,
-		"\"check\":{\"by\":\"%s\",\"note\":\"%s\",\"mapped_pages\":[%" PRIu64 ",%" PRIu64
-		"],\"unmapped_pages\":[%" PRIu64 ",%" PRIu64 "],\"equal\":%s}",
-		by, note, session->tally.mapped_pages, mapped, session->tally.unmapped_pages,
-		unmapped,
-		mapped == session->tally.mapped_pages && unmapped == session->tally.unmapped_pages
-			? "true"
-			: "false");
-}
-
-static bool check_by_module(const struct session *session, FILE *to)
-{
-	const struct session_options *options = session->options;
-	uint64_t mapped = 0, unmapped = 0;
-
-	for (unsigned int at = 0; at < options->count; at++) {
-		struct device_counts now;
-		bool is_again = false;
-
-		device_counts(&options->devices[at], &now);
-		if (!now.known || !session->counts[at].known)
-			return false;
-		/* A group's counts are those of all its devices. */
-		for (unsigned int other = 0; other < at; other++)
-			is_again |= options->devices[other].group == options->devices[at].group;
-		if (is_again)
-			continue;
-		mapped += now.mapped - session->counts[at].mapped;
-		unmapped += now.unmapped - session->counts[at].unmapped;
-	}
-	print_check(
-		session, "module",
-		"the module counts the whole IOMMU group, and some calls before the first event and after the last",
-		mapped, unmapped, to);
-	return true;
-}
-
-static void check_by_tracepoints(const struct session *session, FILE *to)
-{
-	uint64_t mapped = 0, unmapped = 0;
-
-	for (unsigned int cpu = 0; cpu < programs_cpus(session->programs); cpu++) {
-		const struct raw_cpu *counts = programs_cpu(session->programs, cpu);
-
-		mapped += counts->map_bytes >> session->page_shift;
-		unmapped += counts->unmap_bytes >> session->page_shift;
-	}
-	print_check(session, "iommu:map and iommu:unmap",
-		    "the tracepoints count all devices, and name none", mapped, unmapped, to);
-}
-
 static void print_summary(struct session *session, FILE *to)
 {
 	fprintf(to, "{\"events\":%" PRIu64 ",\"by_kind\":", tally_events(&session->tally));
@@ -389,11 +338,8 @@ static void print_summary(struct session *session, FILE *to)
 			session->tally.devices[at],
 			(uint64_t)programs_device(session->programs, at)->removed);
 	fputs("],", to);
-	if (session->options->check)
-		check_by_tracepoints(session, to);
-	else if (!check_by_module(session, to))
-		fputs("\"check\":{\"by\":\"none\",\"note\":\"no device is attached to the module; --check counts iommu:map and iommu:unmap\"}",
-		      to);
+	fputs("\"check\":", to);
+	check_print(&session->check, &session->tally, to);
 	fputc('}', to);
 }
 
@@ -468,8 +414,11 @@ static bool finish(struct session *session, struct trace_error *error)
 
 static bool begin_and_record(struct session *session, struct trace_error *error)
 {
-	for (unsigned int at = 0; at < session->options->count; at++)
-		device_counts(&session->options->devices[at], &session->counts[at]);
+	session->check.devices = session->options->devices;
+	session->check.count = session->options->count;
+	session->check.programs = session->options->check ? session->programs : NULL;
+	session->check.page_shift = session->page_shift;
+	check_begin(&session->check);
 	session->begin = merge_now();
 	set_on(session, true, session->begin);
 	puts("{\"event\":\"recording\"}");

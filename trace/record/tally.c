@@ -68,6 +68,11 @@ void tally_add(struct tally *tally, const struct trace_event *event, uint64_t li
 	}
 }
 
+const char *tally_name(unsigned int kind)
+{
+	return kind < TRACE_KINDS && names[kind] ? names[kind] : "unknown";
+}
+
 uint64_t tally_events(const struct tally *tally)
 {
 	uint64_t events = 0;

@@ -31,6 +31,8 @@ struct tally {
 /* @list_pages: of a list, the pages of its entries. */
 void tally_add(struct tally *tally, const struct trace_event *event, uint64_t list_pages,
 	       unsigned int page_shift);
+/* The name of a kind of events. */
+const char *tally_name(unsigned int kind);
 uint64_t tally_events(const struct tally *tally);
 /* A JSON object of the counts by kind. */
 void tally_print(const struct tally *tally, FILE *to);

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu record`, with a program in the place of xsmmu-record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.python import fake_kernel, fake_recorder
+from tests.python.fake_kernel import Kernel
+
+from xsmmu import record
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    with fake_kernel.booted(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["record", *words], catch_exceptions=False)
+
+
+def refusal(*words: str) -> UserError:
+    result = CliRunner().invoke(app, ["record", *words])
+    assert isinstance(result.exception, UserError), result.output
+    return result.exception
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = fake_recorder.install(tmp_path / "programs", monkeypatch)
+    file = tmp_path / "eth1.xsr"
+    result = run("eth1", "-O", str(file), "--seconds", "2", "--raw", "--max-overhead", "5", "--check")
+    assert result.exit_code == 0
+    said = words.read_text().split()
+    assert said[:2] == ["-O", str(file)]
+    assert " ".join(said[2:-1]) == "--raw --check --seconds 2.0 --max-overhead 5.0"
+    assert "638 events in 2.0 s, 5 bytes, 0.0 bytes an event" in result.stdout
+    assert "295 map, 295 unmap" in result.stdout
+    assert "lost: nothing" in result.stdout
+    assert "31.2 % of 0.2 s of busy CPUs" in result.stdout
+    assert "check: equal: mapped pages 304 of 304" in result.stdout
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_command_ends_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = fake_recorder.install(tmp_path / "programs", monkeypatch)
+    mark = tmp_path / "mark"
+    assert run("eth1", "-O", str(tmp_path / "a"), "--", "touch", str(mark)).exit_code == 0
+    assert mark.exists() and "touch" not in words.read_text()
+    error = refusal("eth1", "-O", str(tmp_path / "b"), "--", "sh", "-c", "exit 3")
+    assert "status 3; the recording is kept" in error.message
+    assert (tmp_path / "b").exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_losses_and_slices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = {
+        **fake_recorder.SUMMARY,
+        "lost": 12,
+        "nested": 2,
+        "lost_by_cpu": {"3": 10},
+        "covered_seconds": 0.5,
+        "slices": 7,
+        "devices": [{"address": "0000:01:00.0", "events": 638, "removed": 1}],
+        "overhead": {**fake_recorder.SUMMARY["overhead"], "programs_s": None, "ns_per_call": None, "share": None},
+        "check": {**fake_recorder.SUMMARY["check"], "mapped_pages": [152, 304], "equal": False},
+    }
+    fake_recorder.install(tmp_path / "programs", monkeypatch, summary)
+    result = run("eth1", "-O", str(tmp_path / "a"), "--seconds", "1")
+    assert "lost: 12 events (10 on CPU 3, 2 inside of other calls)" in result.stdout
+    assert "covered: 0.5 of 2.0 s, in 7 slices" in result.stdout
+    assert "does not measure" in result.stdout
+    assert "check: not equal" in result.stdout and "ratio 0.5" in result.stdout
+    assert "0000:01:00.0 was removed" in result.stderr
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = str(tmp_path / "a")
+    monkeypatch.setenv(record.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    assert "install the package xsmmu-trace" in refusal("eth1", "-O", file).message
+    words = fake_recorder.install(tmp_path / "programs", monkeypatch)
+    assert "are the same device" in refusal("eth1", "0000:01:00.0", "-O", file).message
+    assert "exclude each other" in refusal("eth1", "-O", file, "--seconds", "1", "--", "true").message
+    assert "no-such-program" in refusal("eth1", "-O", file, "--", "no-such-program").message
+    assert "there is no COMMAND" in refusal("eth1", "-O", file, "--").message
+    assert "there is no folder" in refusal("eth1", "-O", f"{file}/b").message
+    assert "exists" in refusal("eth1", "-O", str(tmp_path)).message
+    assert refusal("eth9", "-O", file).code == "unknown-device"
+    assert not words.exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_programs_error_is_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    then = "echo xsmmu-record: first >&2; echo xsmmu-record: no space left >&2; exit 1"
+    fake_recorder.install(tmp_path / "programs", monkeypatch, then=then)
+    error = refusal("eth1", "-O", str(tmp_path / "a"), "--seconds", "1")
+    assert (error.message, error.lines) == ("no space left", ("first",))

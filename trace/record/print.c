@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "print.h"
+#include "tally.h"
+
+static const char *const directions[] = { "both", "to-device", "from-device", "none" };
+
+static void print_event(const struct trace_event *event)
+{
+	printf("%" PRIu64 " %u %u %s 0x%" PRIx64 " %" PRIu64 " page=0x%" PRIx64 "+%u span=%" PRIu64,
+	       event->ns, event->cpu, event->device, tally_name(event->kind), event->iova,
+	       event->bytes, event->page, event->offset, event->span);
+	printf(" queue=%u %s%s%s%s\n", event->queue, directions[event->flags & TRACE_DIRECTION],
+	       event->flags & TRACE_FAILED ? " failed" : "",
+	       event->flags & TRACE_SKIP_SYNC ? " skip-sync" : "",
+	       event->flags & TRACE_MMIO ? " mmio" : "");
+}
+
+bool print_recording(const char *file, struct trace_error *error)
+{
+	struct trace_reader *reader = trace_open(file, error);
+	const struct trace_damage *damage;
+	struct trace_event event;
+
+	if (!reader)
+		return false;
+	printf("# %s\n# ns cpu device kind iova bytes\n", trace_header(reader));
+	while (trace_next(reader, &event))
+		print_event(&event);
+	damage = trace_damage(reader);
+	if (damage->blocks || damage->bytes)
+		printf("# %" PRIu64 " damaged blocks, %" PRIu64 " bytes\n", damage->blocks,
+		       damage->bytes);
+	if (trace_summary(reader))
+		printf("# %s\n", trace_summary(reader));
+	trace_close(reader);
+	return true;
+}

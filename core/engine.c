@@ -255,6 +255,8 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	 * that sees XS_MODE_LOCAL from here on also sees that an earlier change, or a trim, took
 	 * the pages.
 	 */
+	/* Calls under the old mode are over: a recall is for local pages that are back by now. */
+	xs_store(&engine->recall_due, false);
 	xs_store(&engine->mode, mode);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
@@ -387,6 +389,7 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->remembers = config->remembers;
 	engine->mode = xs_mode_of(engine, engine->policy);
 	engine->recall_due = false;
+	engine->reserves = false;
 	engine->cpu_count = config->cpu_count;
 	xs_a64_set(&engine->reclaimed_ns, 0);
 	xs_a64_set(&engine->reclaim_at, 0);
@@ -408,8 +411,10 @@ int xs_engine_init(struct xs_engine *engine,
 		xs_identity_prepare(engine);
 	error = xs_space_init(&engine->space, config->ops, config->backend,
 			      config->start, config->end);
-	if (error)
+	if (error) {
+		xs_identity_destroy(engine);
 		return error;
+	}
 	engine->counts = xs_counts_new();
 	engine->cpus = xs_ops(engine)->alloc(xs_backend(engine),
 					     engine->cpu_count *

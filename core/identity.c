@@ -190,8 +190,11 @@ void xs_identity_exclude(struct xs_engine *engine, u64 start, u64 last)
 	u64 bytes = identity->size << (XS_TABLE_PAGES_LG2 + XS_PAGE_LG2);
 	u64 first = identity->first << XS_PAGE_LG2;
 
-	if (identity->size && last >= first && start < first + bytes)
-		identity->size = 0;
+	if (!identity->size || last < first || start >= first + bytes)
+		return;
+	/* Tables, if the engine began with identity placement, have no words yet. */
+	xs_identity_destroy(engine);
+	identity->size = 0;
 }
 
 /* ---- map ---- */
@@ -397,21 +400,40 @@ static xs_inline bool xs_identity_unmap_deferred(struct xs_engine *engine,
 	return true;
 }
 
-void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages)
+u64 xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages)
 {
 	struct xs_identity *identity = &engine->identity;
-	u64 end = identity->first + xs_load_acquire(&identity->pages);
+	u64 end = identity->first + xs_load_acquire(&identity->pages), first = 0;
 
 	if (page + pages < end)
 		end = page + pages;
 	for (; page < end; page++) {
 		xs_atomic64_t *word = xs_identity_word(identity, page);
 
-		if (!word)
+		if (!word) {
 			page |= XS_TABLE_PAGES - 1;
-		else if (xs_word_is_mapped(xs_a64_read(word)))
+		} else if (xs_word_is_mapped(xs_a64_read(word))) {
 			xs_identity_unmap_now(engine, word, page);
+			first = first ? first : page;
+		}
 	}
+	return first;
+}
+
+/* An unmap of several pages: each page of the window is a mapping of its own. */
+static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	u64 first = xs_identity_unmap_all(engine, iova >> XS_PAGE_LG2, pages);
+	struct xs_misuse misuse = {
+		.what = "an unmap that matches no mapping",
+		.iova = iova,
+		.pages = pages,
+		.mapped_iova = first << XS_PAGE_LG2,
+		.mapped_pages = !!first,
+	};
+
+	xs_engine_report_misuse(engine, &misuse);
+	return false;
 }
 
 bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
@@ -432,11 +454,8 @@ bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 	u64 page = iova >> XS_PAGE_LG2;
 	xs_atomic64_t *word;
 
-	/* Each page of the window is a mapping of its own. */
-	if (xs_unlikely(pages != 1)) {
-		xs_identity_unmap_all(engine, page, pages);
-		return xs_identity_bad(engine, page, pages, XS_REF_NONE);
-	}
+	if (xs_unlikely(pages != 1))
+		return xs_identity_unmap_many(engine, iova, pages);
 	if (!now)
 		return xs_identity_unmap_one(engine, page, false);
 	word = xs_identity_word(&engine->identity, page);

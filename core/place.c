@@ -515,8 +515,10 @@ static bool xs_reclaim(struct xs_engine *engine)
 	end = at + XS_RECLAIM_CPUS;
 	if (end > engine->cpu_count)
 		end = engine->cpu_count;
-	if (!xs_a64_try(&engine->reclaim_at, &was, end))
-		return false;
+	/* The call that begins a round begins it also if another call has just ended the last. */
+	while (!xs_a64_try(&engine->reclaim_at, &was, end))
+		if (at || (was && was != engine->cpu_count))
+			return false;
 	for (; at < end; at++) {
 		struct xs_cpu *cpu = engine->cpus[at];
 		xs_flags_t flags = xs_lock_irqsave(&cpu->lock);
@@ -537,6 +539,7 @@ static bool xs_reclaim(struct xs_engine *engine)
 static void xs_place_recall(struct xs_engine *engine, u32 pages, u64 last)
 {
 	if (!(xs_load(&engine->mode) & XS_MODE_LOCAL) || !xs_ops(engine)->surplus ||
+	    !xs_space_could_fit(&engine->space, pages, last) ||
 	    xs_space_has_room(&engine->space, pages, last))
 		return;
 	xs_store(&engine->recall_due, true);

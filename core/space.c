@@ -138,6 +138,13 @@ u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last)
 	return leaf ? at * XS_BLOCK_BYTES : 0;
 }
 
+bool xs_space_could_fit(const struct xs_space *space, u32 pages, u64 last)
+{
+	u64 end = xs_end_of(space, last);
+
+	return end > space->first_block && xs_blocks_of(pages) <= end - space->first_block;
+}
+
 bool xs_space_has_room(struct xs_space *space, u32 pages, u64 last)
 {
 	xs_flags_t flags = xs_lock_irqsave(&space->lock);

@@ -403,6 +403,27 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 	return any;
 }
 
+/*
+ * Unmaps the pages of the identity window below @end. Returns the first that was mapped; 0 if none
+ * was.
+ */
+static u64 xs_tear_window(struct xs_engine *engine, u64 end)
+{
+	u64 page = engine->identity.first, first = 0;
+	u64 stop = page + xs_load_acquire(&engine->identity.pages);
+
+	for (; page < end && page < stop; page += XS_TABLE_PAGES) {
+		u64 pages = end - page < XS_TABLE_PAGES ? end - page : XS_TABLE_PAGES;
+		u64 found;
+
+		xs_enter();
+		found = xs_identity_unmap_all(engine, page, pages);
+		xs_exit();
+		first = first ? first : found;
+	}
+	return first;
+}
+
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	struct xs_misuse misuse = {
@@ -414,10 +435,8 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 	u64 end = page + pages, met = 0;
 
 	if (xs_unlikely(end > engine->identity.first)) {
-		xs_enter();
-		xs_identity_unmap_all(engine, engine->identity.first,
-				      end - engine->identity.first);
-		xs_exit();
+		misuse.mapped_iova = xs_tear_window(engine, end) << XS_PAGE_LG2;
+		misuse.mapped_pages = !!misuse.mapped_iova;
 		end = engine->identity.first;
 	}
 	while (page < end) {

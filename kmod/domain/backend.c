@@ -162,14 +162,15 @@ static void cpus_exit(struct xs_backend *backend)
 }
 
 /*
- * Chooses the window of identity placement (identity.h) at the top of the domain, or below 128 TiB,
- * which most devices reach: the IOVAs below are left to blocks and to the other policies. There is
- * no window if less than half of the domain would be left. Memory that is added later is outside.
+ * Chooses the window of identity placement (identity.h): it ends at half of the domain, or at 128
+ * TiB, which most devices reach. Above are windows of PCI buses (from 256 GiB on in domains of 39
+ * bits), and IOVAs that the kernel's own path takes from the top if it finds none below 4 GiB.
+ * There is no window if it would leave less than half below. Memory that is added later is outside.
  */
 static void choose_window(struct xs_engine_config *engine)
 {
 	u64 memory = round_up(__pa(high_memory - 1) + 1, SZ_1G);
-	u64 end = min(round_down(engine->end, SZ_1G), BIT_ULL(47));
+	u64 end = min(rounddown_pow_of_two(engine->end) / 2, BIT_ULL(47));
 
 	if (end / 2 <= max_t(u64, memory, XS_LOW_LAST) || engine->start > XS_LOW_LAST)
 		return;

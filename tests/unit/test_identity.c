@@ -531,6 +531,22 @@ static void bad_unmaps(const struct xs_policy *policy)
 	world_end(world);
 }
 
+/* A bad unmap from below the window on has the pages that it names, and no other. */
+static void bad_from_below(void)
+{
+	struct world *world = begin(xs_policy_find("strict-identity"));
+	struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+	u64 below = mapping.iova - (mapping.page + 1) * XS_PAGE_BYTES;
+
+	CHECK(!driver_tear(world, below, mapping.page + 1, 0) && world_warnings() == 1);
+	driver_check(world, &mapping);
+	CHECK(!driver_tear(world, below, mapping.page + 2, 0) && world_warnings() == 1);
+	CHECK(!world_reachable(world, mapping.iova));
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	world_end(world);
+}
+
 static void bad(void)
 {
 	bad_unmaps(xs_policy_find("strict-identity"));
@@ -634,6 +650,42 @@ static void excluded(void)
 	driver_unmap(world, &mapping, false);
 	CHECK(!driver_tear(world, first, 1, 0) && world_warnings() == 1);
 	world_end(world);
+}
+
+/* The same if the engine begins with identity placement. */
+static void excluded_at_first(void)
+{
+	struct world *world = begin(xs_policy_find("strict-identity"));
+	u64 first = world->engine.identity.first << XS_PAGE_LG2;
+
+	xs_identity_exclude(&world->engine, first, first);
+	/* Some of the memory is of the former window. */
+	for (u32 i = 0; i < 16; i++) {
+		struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+
+		CHECK(!is_identity(world, &mapping));
+		driver_unmap(world, &mapping, false);
+	}
+	world_end(world);
+}
+
+/* Without memory for the rest of an engine, nothing of the window stays behind. */
+static void no_memory_at_init(void)
+{
+	struct world_config config = {
+		.blocks = 256, .cpus = 3, .policy = xs_policy_find("strict-identity"),
+		.identity = true,
+	};
+	struct world *world = NULL;
+
+	test_be_cpu(0);
+	for (u32 n = 1; n < 100 && !(world && world->engine.identity.pages); n++) {
+		if (world)
+			world_end(world);
+		world = world_new(&config, n);
+	}
+	if (CHECK(world))
+		world_end(world);
 }
 
 /* New words ask for a trim. */
@@ -1002,11 +1054,14 @@ const struct test identity_tests[] = {
 	{ "identity_aware", aware },
 	{ "identity_changes", changes },
 	{ "identity_bad_unmaps", bad },
+	{ "identity_bad_from_below", bad_from_below },
 	{ "identity_counts", counts },
 	{ "identity_no_memory", no_memory },
 	{ "identity_trim", trim },
 	{ "identity_surplus", surplus },
 	{ "identity_excluded", excluded },
+	{ "identity_excluded_at_first", excluded_at_first },
+	{ "identity_no_memory_at_init", no_memory_at_init },
 	{ "identity_leaks", leaks },
 	{ "identity_seals", seals },
 	{ "identity_churn", churns },

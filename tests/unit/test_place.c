@@ -512,6 +512,55 @@ static void not_recalled(void)
 	world_end(world);
 }
 
+/* Maps that no IOVA of the space would fit leave CPUs their local pages. */
+static void not_recalled_in_vain(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, 2, LOW);
+	struct mapping large = { .pages = 65 * XS_BLOCK_PAGES, .prot = PROT_READ_ };
+	struct mapping low = { .pages = 1, .prot = PROT_READ_ };
+
+	be_idle(world);
+	test_be_cpu(0);
+	CHECK(!driver_map(world, &large, LAST) && !world->surplus);
+	CHECK(!driver_map(world, &low, LOW - 1) && !world->surplus);
+	world_trim(world, true);
+	CHECK(world->engine.mode & XS_MODE_LOCAL);
+	world_end(world);
+}
+
+static void cache_on(struct world *world, u32 cpu, u32 blocks, u32 pages);
+
+/* A round that a map begins as another map ends the last one is not lost. */
+static void end_the_round(struct world *world)
+{
+	struct mapping lone = { .pages = 1 };
+
+	world->ticking = NULL;
+	/* The first may find the depots full. */
+	for (u32 i = 0; i < 3 && xs_a64_read(&world->engine.reclaim_at); i++)
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(!xs_a64_read(&world->engine.reclaim_at));
+	world->now_ns += 1;
+}
+
+static void reclaims_begin_at_the_end(void)
+{
+	struct world *world = begin(xs_policy_find("strict"), 80, 4, 0);
+	struct mapping lone = { .pages = 1 };
+
+	/* More than a map takes out of the depots. */
+	for (u32 cpu = 0; cpu < 4; cpu++)
+		cache_on(world, cpu, 18, 1);
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(xs_a64_read(&world->engine.reclaim_at) == 4);
+	cache_on(world, 1, 17, 2);
+	world->now_ns += 9999999;
+	world->ticking = end_the_round;
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(!xs_cache_count(&world->engine.cpus[1]->magazines[1]));
+	world_end(world);
+}
+
 /* A map takes cached IOVAs from some CPUs, and the next map continues with the next CPUs. */
 static void reclaims_in_turn(void)
 {
@@ -1682,6 +1731,8 @@ const struct test place_tests[] = {
 	{ "place_reclaims", reclaims },
 	{ "place_recalled", recalled },
 	{ "place_not_recalled", not_recalled },
+	{ "place_not_recalled_in_vain", not_recalled_in_vain },
+	{ "place_reclaims_at_end", reclaims_begin_at_the_end },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
 	{ "place_reclaims_in_parts", reclaims_in_parts },
 	{ "place_reclaims_later", reclaims_later },

@@ -612,6 +612,8 @@ static u64 world_clock(void *opaque)
 	struct world *world = opaque;
 
 	test_point();
+	if (world->ticking)
+		world->ticking(world);
 	return get(&world->now_ns);
 }
 

@@ -130,6 +130,7 @@ struct world {
 	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
 	bool map_fails_late;	/* after which the map fails */
 	void (*meanwhile)(struct world *world);	/* called while a change waits */
+	void (*ticking)(struct world *world);	/* called before the clock is read */
 	void (*removing)(struct world *world);	/* called before a removal of whole mappings */
 
 	u64 fast_holds;

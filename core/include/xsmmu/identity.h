@@ -222,8 +222,9 @@ bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
  * @pages: number of pages; may end above the window
  *
  * Context: entered.
+ * Return: the first page that was mapped; 0 if none was.
  */
-void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages);
+u64 xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages);
 
 /**
  * xs_identity_retry - ask the backend again to remove stuck pages of the window

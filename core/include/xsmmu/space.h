@@ -142,6 +142,17 @@ void xs_space_free_blocks(struct xs_space *space, struct xs_block *const *blocks
 u64 xs_space_alloc_extent(struct xs_space *space, u32 pages, u64 last);
 
 /**
+ * xs_space_could_fit - has a space so many blocks, used or not?
+ * @space: space
+ * @pages: number of pages
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * Context: any.
+ * Return: false if a mapping would not fit an empty space.
+ */
+bool xs_space_could_fit(const struct xs_space *space, u32 pages, u64 last);
+
+/**
  * xs_space_has_room - look for free contiguous blocks
  * @space: space
  * @pages: size of a mapping; a mapping of at most a block needs one block

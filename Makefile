@@ -31,13 +31,14 @@ modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its i
 install: ## install the modules and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
 	@KERNEL='$(KERNEL)' sh tool/install.sh module '$(DESTDIR)' '$(PREFIX)'
 	@sh tool/install.sh tool '$(DESTDIR)' '$(PREFIX)'
+	@sh tool/install.sh trace '$(DESTDIR)' '$(PREFIX)'
 
 uninstall: ## remove what install has put there, but for rules that were changed [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
 	@KERNEL='$(KERNEL)' sh tool/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
 
 # ---- of a checkout: the source archive has none of what follows ----
 
-packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
+packages: ## build the Debian packages xsmmu-dkms, xsmmu and xsmmu-trace, in results/packages
 	@$(python) -m xsmmu lab packages
 
 dist: ## pack the sources of the last commit, without the lab, in results

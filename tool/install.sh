@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Installs for packages and for `make install`: install.sh tool|source|module|uninstall DESTDIR PREFIX.
+# Installs for packages and for `make install`: install.sh tool|source|trace|module|uninstall DESTDIR PREFIX.
 #   tool       the command, man pages, completion, and the files that apply rules at boot
 #   source     the module's source, for DKMS
+#   trace      the programs that record and replay, from `make -C trace/record`
 #   module     xsmmu.ko and xsmmu_bench.ko from `make modules`, for kernel KERNEL (by default the running kernel)
 #   uninstall  removes the files of tool and module, except changed rules
 set -eu
@@ -98,6 +99,13 @@ module() {
 	[ -n "$destdir" ] || depmod "$kernel"
 }
 
+trace() {
+	for each in record replay; do
+		[ ! -e "trace/$each/xsmmu-$each" ] ||
+			copy_as "trace/$each/xsmmu-$each" "$prefix/libexec/xsmmu/xsmmu-$each" 755
+	done
+}
+
 uninstall() {
 	# With a wrong PREFIX, files outside PREFIX would be taken from a package or from another installation.
 	[ -e "$destdir$prefix/share/xsmmu" ] || [ -e "$destdir$prefix/bin/xsmmu" ] ||
@@ -117,7 +125,7 @@ uninstall() {
 	(cd "$made" && find . -type f) | while read -r file; do
 		rm -f "$destdir/$file"
 	done
-	rm -rf "$destdir$prefix/share/doc/xsmmu"
+	rm -rf "$destdir$prefix/share/doc/xsmmu" "$destdir$prefix/libexec/xsmmu"
 	DPKG_ROOT=$destdir sh tool/debian/xsmmu.postrm remove
 	for each in $modules; do
 		rm -f "$destdir/lib/modules/$kernel/updates/$each"
@@ -133,6 +141,7 @@ uninstall() {
 case $part in
 tool) tool ;;
 source) module_source ;;
+trace) trace ;;
 module) module ;;
 uninstall) uninstall ;;
 esac

@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.console import Console
 
 from xsmmu.errors import UserError
+from xsmmu_lab import trace
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, host, root
 
 _DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
-PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "tool", *_DOCS)
-"""The contents of the packages."""
+PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "tool", "trace", *_DOCS)
+"""The sources of the packages."""
 
 
 def _tracked() -> list[str]:
@@ -30,8 +31,12 @@ def epoch_s() -> int:
 
 
 def files() -> dict[str, bytes]:
-    """The source tree: the checkout's files, with uncommitted changes, and debian/ where Debian's tools look."""
+    """The source tree: the checkout's files, with uncommitted changes, and debian/ where Debian's tools look.
+
+    The programs of trace/ are built before, in their own root: the root for packages has no compilers.
+    """
     found = {name: (PROJECT / name).read_bytes() for name in _tracked()}
+    found["trace/record/xsmmu-record"] = trace.recorder().read_bytes()
     debian = "tool/debian/"
     return found | {
         f"debian/{name.removeprefix(debian)}": text for name, text in found.items() if name.startswith(debian)

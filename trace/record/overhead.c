@@ -8,7 +8,8 @@
 #include "overhead.h"
 
 #define PERIOD_NS 1000000000ull
-#define MEASURED_NS (PERIOD_NS / 10)
+#define MEASURE_EVERY_NS (PERIOD_NS / 5)
+#define MEASURED_NS (MEASURE_EVERY_NS / 10)
 /* Less busy CPUs than this share of one CPU count as this much, or an idle machine could not be
  * recorded. */
 #define BUSY_MIN 0.1
@@ -39,7 +40,8 @@ struct sample {
  * @programs_ns: time of the programs in past periods
  * @runs_ns: measured time of programs
  * @runs: measured calls
- * @measured_ns: how long the kernel has measured in this period, if it has stopped
+ * @measured_ns: how long the kernel has measured in this period, up to @since
+ * @since: when it last began or stopped, or the period began
  * @is_measuring: whether the kernel measures
  * @known: whether it ever did
  */
@@ -53,6 +55,7 @@ struct overhead {
 	double runs_ns;
 	double runs;
 	double measured_ns;
+	uint64_t since;
 	bool is_measuring;
 	bool known;
 };
@@ -90,10 +93,15 @@ static void sample(struct overhead *overhead, struct sample *sample, uint64_t no
 	programs_cost(overhead->programs, &sample->cost);
 }
 
-static void measure(struct overhead *overhead, bool on)
+static void measure(struct overhead *overhead, bool on, uint64_t now)
 {
+	if (on == overhead->is_measuring)
+		return;
+	if (!on)
+		overhead->measured_ns += now - overhead->since;
 	overhead->is_measuring = programs_measure(overhead->programs, on) && on;
 	overhead->known |= overhead->is_measuring;
+	overhead->since = now;
 }
 
 struct overhead *overhead_new(struct programs *programs, double limit)
@@ -105,8 +113,8 @@ struct overhead *overhead_new(struct programs *programs, double limit)
 	overhead->programs = programs;
 	overhead->limit = limit;
 	overhead->part = 1;
-	measure(overhead, true);
 	sample(overhead, &overhead->first, merge_now());
+	measure(overhead, true, overhead->first.ns);
 	overhead->last = overhead->first;
 	return overhead;
 }
@@ -129,9 +137,13 @@ static double share(double used_ns, double busy, double elapsed_ns)
 static double add(struct overhead *overhead, const struct sample *now)
 {
 	double elapsed = now->ns - overhead->last.ns;
-	double measured_ns = overhead->is_measuring ? elapsed : overhead->measured_ns;
 	double ns = now->cost.ns - overhead->last.cost.ns;
+	double measured_ns = overhead->measured_ns;
 
+	if (overhead->is_measuring)
+		measured_ns += now->ns - overhead->since;
+	overhead->measured_ns = 0;
+	overhead->since = now->ns;
 	overhead->runs_ns += ns;
 	overhead->runs += now->cost.runs - overhead->last.cost.runs;
 	ns = measured_ns > 0 ? ns * elapsed / measured_ns : 0;
@@ -167,11 +179,8 @@ bool overhead_tick(struct overhead *overhead, uint64_t now)
 			adjust(overhead, &next, used);
 		overhead->last = next;
 		since = 0;
-		measure(overhead, true);
-	} else if (overhead->limit <= 0 && overhead->is_measuring && since >= MEASURED_NS) {
-		measure(overhead, false);
-		overhead->measured_ns = since;
 	}
+	measure(overhead, overhead->limit > 0 || since % MEASURE_EVERY_NS < MEASURED_NS, now);
 	return since < overhead->part * PERIOD_NS;
 }
 

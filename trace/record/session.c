@@ -41,6 +41,7 @@ struct slice {
  * @programs: BPF programs
  * @merge: their events
  * @overhead: their cost
+ * @found: the cost at the end, without that of detaching and of the last block
  * @identity: of addresses
  * @writer: the file
  * @tally: what was written
@@ -61,6 +62,7 @@ struct session {
 	struct programs *programs;
 	struct merge *merge;
 	struct overhead *overhead;
+	struct overhead_found found;
 	struct identity *identity;
 	struct trace_writer *writer;
 	struct tally tally;
@@ -295,9 +297,8 @@ static void print_overhead(struct session *session, FILE *to)
 {
 	double seconds =
 		session->since > session->begin ? (session->since - session->begin) / 1e9 : 0;
-	struct overhead_found found;
+	const struct overhead_found found = session->found;
 
-	overhead_found(session->overhead, &found);
 	fprintf(to, "\"overhead\":{\"events_per_s\":%.0f,\"recorder_s\":%.3f,\"busy_s\":%.3f,",
 		seconds > 0 ? tally_events(&session->tally) / seconds : 0, found.recorder_ns / 1e9,
 		found.busy_ns / 1e9);
@@ -395,6 +396,7 @@ static bool finish(struct session *session, struct trace_error *error)
 	char *summary;
 
 	set_on(session, false, merge_now());
+	overhead_found(session->overhead, &session->found);
 	programs_detach(session->programs);
 	note_missed(session, merge_now());
 	do {

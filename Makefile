@@ -107,9 +107,11 @@ ageing: ## what a long life does to IOVAs and instructions [MAPS=1e6,1e8,1e9] [P
 	@$(python) -m checks.scale ageing $(if $(MAPS),--maps '$(MAPS)') \
 		$(if $(POLICIES),--policies '$(POLICIES)')
 
-fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60] [POLICY=any]
-	@$(python) -m checks.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
-		$(if $(MUTANT),--mutant '$(MUTANT)') $(if $(INPUT),--input '$(INPUT)')
+fuzz: ## fuzz the engine in the simulated world and the reader of recordings, each with a canary with a bug [T=60] [POLICY=any]
+	@$(if $(TRACE_INPUT),:,$(python) -m checks.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
+		$(if $(MUTANT),--mutant '$(MUTANT)') $(if $(INPUT),--input '$(INPUT)'))
+	@$(if $(INPUT)$(MUTANT),:,$(python) -m checks.trace fuzz --seconds '$(or $(T),60)' \
+		$(if $(TRACE_INPUT),--input '$(TRACE_INPUT)'))
 
 native-engine: ## time the engine alone on real CPUs, for each policy [CPUS=1,2,4] [POLICIES=fused,xsmmu] [WAIT=0] [ROUNDS=15]
 	@$(python) -m xsmmu lab native-engine $(if $(CPUS),--cpus '$(CPUS)') \

@@ -22,6 +22,7 @@ PFN_BITS: Final = 30
 
 MAP, UNMAP, MAP_LIST, ENTRY, UNMAP_LIST, ALLOC, FREE, SYNC_CPU, SYNC_DEVICE = range(1, 10)
 POLL: Final = 15
+LOST: Final = 16
 TO_DEVICE, FROM_DEVICE = 1, 2
 
 
@@ -184,9 +185,15 @@ class Receiver:
             page, iova = self.world.new_page(), self.iovas.take(self.cpu, 1)
             self.ring.append((iova, page))
             self.world.add(
-                *(180, MAP),
-                **{"iova": iova * PAGE, "page": self.world.identity(page), "bytes": PAGE, "cpu": self.cpu},
-                **{"device": self.device, "flags": FROM_DEVICE, "queue": 40 + self.cpu},
+                180,
+                MAP,
+                iova=iova * PAGE,
+                page=self.world.identity(page),
+                bytes=PAGE,
+                cpu=self.cpu,
+                device=self.device,
+                flags=FROM_DEVICE,
+                queue=40 + self.cpu,
             )
 
     def poll(self) -> None:
@@ -196,9 +203,14 @@ class Receiver:
         for _ in range(min(done, len(self.ring))):
             iova, page = self.ring.popleft()
             self.world.add(
-                *(210, UNMAP),
-                **{"iova": iova * PAGE, "bytes": PAGE, "cpu": self.cpu, "device": self.device},
-                **{"flags": FROM_DEVICE, "queue": 40 + self.cpu},
+                210,
+                UNMAP,
+                iova=iova * PAGE,
+                bytes=PAGE,
+                cpu=self.cpu,
+                device=self.device,
+                flags=FROM_DEVICE,
+                queue=40 + self.cpu,
             )
             self.iovas.give(self.cpu, iova, 1)
             self.held.append(page)
@@ -230,9 +242,14 @@ class PoolReceiver:
     def _event(self, ns: int, kind: int, buffer: tuple[int, int], count: int) -> None:
         page = self.world.identity(buffer[1]) if kind == MAP else 0
         self.world.add(
-            *(ns, kind),
-            **{"iova": buffer[0] * PAGE, "page": page, "bytes": count, "cpu": self.cpu},
-            **{"flags": FROM_DEVICE, "queue": 40 + self.cpu},
+            ns,
+            kind,
+            iova=buffer[0] * PAGE,
+            page=page,
+            bytes=count,
+            cpu=self.cpu,
+            flags=FROM_DEVICE,
+            queue=40 + self.cpu,
         )
 
     def poll(self) -> None:
@@ -276,9 +293,16 @@ class Sender:
         # A permutation of regions of 2 MiB keeps neighbours together.
         page = self.world.identity(frame >> 3) << 3 | (frame & 7) + offset // PAGE
         self.world.add(
-            *(260, MAP),
-            **{"iova": at, "page": page, "bytes": count, "offset": offset % PAGE, "cpu": self.cpu, "flags": TO_DEVICE},
-            **{"device": 0, "queue": 0},
+            260,
+            MAP,
+            iova=at,
+            page=page,
+            bytes=count,
+            offset=offset % PAGE,
+            cpu=self.cpu,
+            flags=TO_DEVICE,
+            device=0,
+            queue=0,
         )
 
     def send(self) -> None:
@@ -297,9 +321,7 @@ class Sender:
         done = len(self.ring) - self.world.random.choice((0, 0, 3))
         for _ in range(done):
             at, count, pages = self.ring.popleft()
-            self.world.add(
-                *(190, UNMAP), **{"iova": at, "bytes": count, "cpu": self.napi_cpu, "flags": TO_DEVICE, "queue": 0}
-            )
+            self.world.add(190, UNMAP, iova=at, bytes=count, cpu=self.napi_cpu, flags=TO_DEVICE, queue=0)
             self.iovas.give(self.napi_cpu, at // PAGE, pages)
         self.world.add(150, POLL, cpu=self.napi_cpu, queue=44, bytes=0)
         self.world.ns += int(self.world.random.expovariate(1 / 15000))

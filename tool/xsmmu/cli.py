@@ -31,6 +31,7 @@ from xsmmu.record import record
 from xsmmu.report import report
 from xsmmu.status import status
 from xsmmu.top import top
+from xsmmu.trace import trace
 from xsmmu.watch import watch
 
 COMPLETE = "_XSMMU_COMPLETE"
@@ -46,7 +47,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report, record):
+for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report, record, trace):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu_lab"):
     from xsmmu_lab.runs.commands import lab

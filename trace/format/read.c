@@ -28,7 +28,8 @@
  * @lost: a block was left out, and no event stands for it yet
  * @last_ns: time of the last event
  * @events: events of a block
- * @count: number of them
+ * @room: number of events that have memory
+ * @count: number of events
  * @next: the next to give out
  * @ended: the summary or the end of the file was reached
  */
@@ -43,6 +44,7 @@ struct trace_reader {
 	bool lost;
 	uint64_t last_ns;
 	struct trace_event *events;
+	uint32_t room;
 	uint32_t count;
 	uint32_t next;
 	bool ended;
@@ -96,7 +98,10 @@ static bool unpack(struct trace_reader *reader, const struct trace_head *head)
 	if (fill(reader, size) < size || !trace_bytes_room(&reader->plain, head->plain + 1u))
 		return false;
 	packed = unused(reader) + TRACE_HEAD_BYTES;
-	if (trace_crc(packed, head->packed) != head->crc)
+	/* One frame that names its size, and nothing behind it. */
+	if (trace_crc(packed, head->packed) != head->crc ||
+	    ZSTD_findFrameCompressedSize(packed, head->packed) != head->packed ||
+	    ZSTD_getFrameContentSize(packed, head->packed) != head->plain)
 		return false;
 	reader->plain.count = ZSTD_decompressDCtx(reader->zstd, reader->plain.at, head->plain,
 						  packed, head->packed);
@@ -117,6 +122,20 @@ static char *text_of(const struct trace_reader *reader)
 	return NULL;
 }
 
+static bool make_room(struct trace_reader *reader, uint32_t events)
+{
+	struct trace_event *at;
+
+	if (events <= reader->room)
+		return true;
+	at = realloc(reader->events, events * sizeof(*at));
+	if (!at)
+		return false;
+	reader->events = at;
+	reader->room = events;
+	return true;
+}
+
 static void count_lost(struct trace_reader *reader, uint32_t blocks)
 {
 	reader->damage.blocks += blocks;
@@ -132,13 +151,14 @@ static bool take(struct trace_reader *reader, const struct trace_head *head)
 	if (head->sequence < reader->sequence || !unpack(reader, head))
 		return false;
 	if (head->type == TRACE_BLOCK_EVENTS_TYPE) {
-		if (!head->events ||
+		reader->count = 0;
+		reader->next = 0;
+		if (!head->events || !make_room(reader, head->events) ||
 		    !trace_decode(reader->coder, reader->plain.at, reader->plain.count,
 				  reader->events, head->events) ||
 		    reader->events[0].ns < reader->last_ns)
 			return false;
 		reader->count = head->events;
-		reader->next = 0;
 	} else if (head->type == TRACE_BLOCK_SUMMARY) {
 		reader->summary = text_of(reader);
 		if (!reader->summary)
@@ -287,10 +307,9 @@ struct trace_reader *trace_open(const char *path, struct trace_error *error)
 		return NULL;
 	}
 	reader->path = strdup(path);
-	reader->events = malloc(TRACE_BLOCK_EVENTS * sizeof(*reader->events));
 	reader->coder = trace_coder_new();
 	reader->zstd = ZSTD_createDCtx();
-	if (!reader->path || !reader->events || !reader->coder || !reader->zstd)
+	if (!reader->path || !reader->coder || !reader->zstd)
 		trace_error_set(error, "%s: out of memory", path);
 	else if (open_header(reader, error))
 		return reader;

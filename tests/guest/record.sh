@@ -252,22 +252,64 @@ is_over_after_reads() {
 	! kill -0 $recorder 2>/dev/null
 }
 
-# micro_ns: sets map_ns and unmap_ns, the mean instructions of a map and an unmap of a page.
-micro_ns() {
-	echo 'ring=256 rounds=16' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
-	cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/micro >/tmp/micro
-	cat /tmp/micro >/dev/kmsg
+# cost_of NAME: instructions of a page in the micro-benchmark, times ten.
+cost_of() {
+	sed -n "s/.*\"$1_instructions_per_page\":\([0-9]*\)\.\([0-9]\).*/\1\2/p" /tmp/micro
 }
 
-# A nanosecond of this guest is an instruction.
+micro_cost() {
+	echo 'ring=256 rounds=16' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
+	cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/micro >/tmp/micro
+	cost=$(($(cost_of map) + $(cost_of unmap)))
+}
+
+# The mean of a map and an unmap; the goal is in docs/record.md. Only a guest with -icount counts instructions.
 case_cost() {
 	new_domain
 	bind $TESTDEV
-	micro_ns
-	micro_ns
+	micro_cost
+	micro_cost
+	before=$cost
+	cp /tmp/micro /tmp/micro-before
 	record_start $TESTDEV
 	sleep 0.5
-	micro_ns
+	micro_cost
 	record_end
+	for each in map unmap; do
+		with=$(cost_of $each)
+		cp /tmp/micro /tmp/micro-with
+		cp /tmp/micro-before /tmp/micro
+		echo "record: cost of $each: $(cost_of $each) to $with tenths of an instruction" >/dev/kmsg
+		cp /tmp/micro-with /tmp/micro
+	done
+	added=$(((cost - before) / 20))
+	[ $added -gt 0 ] && [ $added -le "${GOAL:-450}" ] || failure "recording costs $added instructions an event"
+	expect_equal "maps" "$(said map)" "$(said unmap)"
 	unbind $TESTDEV
+}
+
+# Without BPF the kernel's text of tracepoints is read; unmaps of lists are lost events there.
+case_tracepoints() {
+	new_domain
+	record_start --tracepoints $E1000E
+	bind $E1000E
+	nic_start $E1000E
+	ping_peer $E1000E 10
+	unbind $E1000E
+	sleep 0.3
+	record_end
+	[ "$(said map)" -gt 10 ] || failure "there are only $(said map) maps"
+	expect_equal "maps" "$(said map)" "$(said unmap)"
+	expect_equal "lost events" "$(said lost)" 0
+	grep -q '"method":"tracepoints"' /tmp/events || failure "the header does not name the method"
+	grep -q 'BPF: .* tracepoints are recorded, without' /tmp/record-errors || failure "nothing is said: $(cat /tmp/record-errors)"
+	grep ' map ' /tmp/events | grep -q 'page=0x0+' && failure "pages have no identity"
+	ls -d /sys/kernel/tracing/instances/xsmmu-record-* 2>/dev/null && failure "the instance is left"
+	bind $DATA
+	disk_start $DATA
+	record_start --tracepoints $DATA
+	read_disk $DATA 1
+	record_end
+	expect_whole_lists
+	unbind $DATA
 }

@@ -11,7 +11,7 @@ from tests.python import guests
 from xsmmu_lab import trace
 from xsmmu_lab.setup import kernels
 
-DEFAULT, KERNELS = kernels.table()[0], ("6.1", "6.12", "7.2")
+DEFAULT, OTHERS = kernels.table()[0], ("6.1", "7.2")
 
 
 def files(_source: Path) -> Mapping[str, bytes]:
@@ -24,6 +24,7 @@ def machine(pattern: str, kernel: str) -> guests.Machine:
 
 SHORT = {f"record {DEFAULT}": machine("^nic_one_by_one$", DEFAULT)}
 LONG = {f"more {DEFAULT}": machine("^(?!nic_one_by_one$)", DEFAULT)}
-LONG |= {f"record {name}": machine("", name) for name in KERNELS if name != DEFAULT}
+# 6.1 has no tracepoints of the DMA API.
+LONG |= {f"record {name}": machine("^(?!tracepoints$)" if name == "6.1" else "", name) for name in OTHERS}
 MACHINES = {**SHORT, **LONG}
 test_record = guests.each_case(MACHINES, SHORT)

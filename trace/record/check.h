@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Others' counts of the calls that were recorded: the module's, of attached IOMMU groups, or those of
- * the tracepoints iommu:map and iommu:unmap.
+ * Others' counts of the calls that were recorded: the module's, of attached IOMMU groups, or those
+ * of the tracepoints iommu:map and iommu:unmap.
  */
 #ifndef RECORD_CHECK_H
 #define RECORD_CHECK_H

@@ -330,6 +330,8 @@ uint64_t programs_phys(const struct programs *programs, uint64_t page, unsigned 
 
 bool programs_measure(struct programs *programs, bool on)
 {
+	if (!programs)
+		return false;
 	if (on && programs->stats < 0) {
 		programs->stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
 		return programs->stats >= 0;
@@ -346,6 +348,8 @@ void programs_cost(const struct programs *programs, struct programs_cost *cost)
 	struct bpf_program *program;
 
 	memset(cost, 0, sizeof(*cost));
+	if (!programs)
+		return;
 	bpf_object__for_each_program (program, programs->skeleton->obj) {
 		struct bpf_prog_info info = { 0 };
 		uint32_t bytes = sizeof(info);

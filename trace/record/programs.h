@@ -63,7 +63,7 @@ uint64_t programs_phys(const struct programs *programs, uint64_t page, unsigned 
 /* Whether pages of lists and of maps by page have identities. */
 bool programs_know_pages(const struct programs *programs);
 
-/* Has the kernel measure the time of programs, or not; false if it refuses. */
+/* Has the kernel measure the time of programs, or not; false if it refuses or there are none. */
 bool programs_measure(struct programs *programs, bool on);
 void programs_cost(const struct programs *programs, struct programs_cost *cost);
 /* Names of the attached programs' functions, as JSON strings with commas. */

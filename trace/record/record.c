@@ -16,7 +16,7 @@
 #define RING_KIB_MAX (1u << 20)
 
 static const char usage[] =
-	"usage: xsmmu-record -O FILE [--seconds N] [--raw] [--check] [--max-overhead PERCENT] [--ring-kib N] DEVICE...\n"
+	"usage: xsmmu-record -O FILE [--seconds N] [--raw] [--check] [--max-overhead PERCENT] [--ring-kib N] [--tracepoints] DEVICE...\n"
 	"       xsmmu-record --print FILE\n"
 	"Records calls of the DMA API by PCI devices (0000:01:00.0) until N seconds are over, or SIGINT.\n";
 
@@ -26,6 +26,7 @@ enum word {
 	OPTION_CHECK,
 	OPTION_MAX_OVERHEAD,
 	OPTION_RING_KIB,
+	OPTION_TRACEPOINTS,
 };
 
 static const struct option words[] = {
@@ -34,6 +35,7 @@ static const struct option words[] = {
 	{ "check", no_argument, NULL, OPTION_CHECK },
 	{ "max-overhead", required_argument, NULL, OPTION_MAX_OVERHEAD },
 	{ "ring-kib", required_argument, NULL, OPTION_RING_KIB },
+	{ "tracepoints", no_argument, NULL, OPTION_TRACEPOINTS },
 	{ NULL },
 };
 
@@ -74,6 +76,9 @@ static bool set(struct session_options *options, int option, const char *word)
 		return true;
 	case OPTION_CHECK:
 		options->check = true;
+		return true;
+	case OPTION_TRACEPOINTS:
+		options->tracepoints = true;
 		return true;
 	case OPTION_MAX_OVERHEAD:
 		if (!number(word, 0.01, 100, &found))

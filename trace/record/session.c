@@ -19,6 +19,7 @@
 #include "programs.h"
 #include "session.h"
 #include "tally.h"
+#include "tracefs.h"
 
 #define TICK_NS 5000000ull
 #define SECOND_NS 1000000000ull
@@ -38,7 +39,8 @@ struct slice {
 /**
  * struct session - a running recording
  * @options: what was asked for
- * @programs: BPF programs
+ * @programs: BPF programs, NULL with @tracefs
+ * @tracefs: tracepoints in the place of BPF programs, else NULL
  * @merge: their events
  * @overhead: their cost
  * @found: the cost at the end, without that of detaching and of the last block
@@ -60,6 +62,7 @@ struct slice {
 struct session {
 	const struct session_options *options;
 	struct programs *programs;
+	struct tracefs *tracefs;
 	struct merge *merge;
 	struct overhead *overhead;
 	struct overhead_found found;
@@ -93,6 +96,11 @@ static bool is_stopping(void)
 
 /* ---- the header ---- */
 
+static unsigned int cpus_of(const struct session *session)
+{
+	return session->programs ? programs_cpus(session->programs) : sysconf(_SC_NPROCESSORS_CONF);
+}
+
 static void print_header(const struct session *session, FILE *to)
 {
 	const struct session_options *options = session->options;
@@ -100,14 +108,19 @@ static void print_header(const struct session *session, FILE *to)
 	struct utsname kernel;
 
 	uname(&kernel);
-	programs_print(session->programs, functions, sizeof(functions));
-	fputs("{\"recorder\":\"xsmmu-record\",\"method\":\"bpf\",", to);
+	fputs("{\"recorder\":\"xsmmu-record\",", to);
+	if (session->tracefs) {
+		tracefs_print(session->tracefs, functions, sizeof(functions));
+		fputs("\"method\":\"tracepoints\",\"missing\":" TRACEFS_MISSING ",", to);
+	} else {
+		programs_print(session->programs, functions, sizeof(functions));
+		fputs("\"method\":\"bpf\",\"missing\":[],", to);
+	}
 	fprintf(to, "\"kernel\":\"%s\",\"machine\":\"%s\",", kernel.release, kernel.machine);
-	fprintf(to, "\"cpus\":%u,\"page_bytes\":%u,", programs_cpus(session->programs),
-		1u << session->page_shift);
+	fprintf(to, "\"cpus\":%u,\"page_bytes\":%u,", cpus_of(session), 1u << session->page_shift);
 	fprintf(to, "\"pages\":\"%s\",\"frame_bytes\":%u,\"pages_known\":%s,",
 		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT,
-		programs_know_pages(session->programs) ? "true" : "false");
+		session->tracefs || programs_know_pages(session->programs) ? "true" : "false");
 	fprintf(to, "\"sampled\":%s,\"functions\":[%s],\"devices\":[",
 		options->share > 0 ? "true" : "false", functions);
 	for (unsigned int at = 0; at < options->count; at++) {
@@ -163,11 +176,23 @@ static void convert(struct session *session, const struct merge_event *from, str
 	}
 }
 
+static bool next_event(struct session *session, struct merge_event *event)
+{
+	return session->tracefs ? tracefs_next(session->tracefs, event)
+				: merge_next(session->merge, event);
+}
+
+static void fill(struct session *session, bool last)
+{
+	if (session->merge)
+		merge_fill(session->merge, last);
+}
+
 static bool write_ready(struct session *session, struct trace_error *error)
 {
 	struct merge_event event;
 
-	while (merge_next(session->merge, &event)) {
+	while (next_event(session, &event)) {
 		struct trace_event written;
 
 		convert(session, &event, &written);
@@ -181,16 +206,28 @@ static bool write_ready(struct session *session, struct trace_error *error)
 
 /* ---- on and off ---- */
 
+static void note_gap(struct session *session, uint64_t now)
+{
+	if (!session->slice_count)
+		return;
+	if (session->tracefs)
+		tracefs_miss(session->tracefs, now, now - session->since);
+	else
+		merge_miss(session->merge, now, now - session->since, 0);
+}
+
 static void set_on(struct session *session, bool on, uint64_t now)
 {
 	struct slice *slice = &session->slices[session->slice_count % SLICES];
 
 	if (on == session->is_on)
 		return;
-	programs_record(session->programs, on);
+	if (session->tracefs)
+		tracefs_record(session->tracefs, on);
+	else
+		programs_record(session->programs, on);
 	if (on) {
-		if (session->slice_count)
-			merge_miss(session->merge, now, now - session->since, 0);
+		note_gap(session, now);
 		if (session->slice_count < SLICES)
 			slice->begin = now - session->begin;
 	} else {
@@ -209,17 +246,26 @@ static void note_missed(struct session *session, uint64_t now)
 {
 	struct programs_cost cost;
 
+	if (!session->programs)
+		return;
 	programs_cost(session->programs, &cost);
 	if (cost.missed > session->missed)
 		merge_miss(session->merge, now, SECOND_NS, cost.missed - session->missed);
 	session->missed = cost.missed;
 }
 
+static uint64_t removals(const struct session *session, unsigned int at)
+{
+	if (session->programs)
+		return programs_device(session->programs, at)->removed;
+	return session->removed[at] || !device_exists(&session->options->devices[at]);
+}
+
 static void note_devices(struct session *session)
 {
 	for (unsigned int at = 0; at < session->options->count; at++) {
 		const struct device *device = &session->options->devices[at];
-		uint64_t removed = programs_device(session->programs, at)->removed;
+		uint64_t removed = removals(session, at);
 
 		if (removed == session->removed[at])
 			continue;
@@ -260,7 +306,7 @@ static bool record(struct session *session, struct trace_error *error)
 		if (is_over(session, now))
 			return true;
 		set_on(session, overhead_tick(session->overhead, now), now);
-		merge_fill(session->merge, false);
+		fill(session, false);
 		if (!write_ready(session, error))
 			return false;
 		if (now - told >= SECOND_NS) {
@@ -269,7 +315,7 @@ static bool record(struct session *session, struct trace_error *error)
 			note_devices(session);
 			print_progress(session, now);
 		}
-		if (!merge_is_full(session->merge))
+		if (!session->merge || !merge_is_full(session->merge))
 			nanosleep(&tick, NULL);
 	}
 }
@@ -283,8 +329,9 @@ static void print_losses(const struct session *session, FILE *to)
 	fprintf(to,
 		"\"lost\":%" PRIu64 ",\"nested\":%" PRIu64 ",\"late\":%" PRIu64
 		",\"lost_by_cpu\":{",
-		session->tally.lost, session->missed, merge_late(session->merge));
-	for (unsigned int cpu = 0; cpu < programs_cpus(session->programs); cpu++) {
+		session->tally.lost, session->missed,
+		session->merge ? merge_late(session->merge) : 0);
+	for (unsigned int cpu = 0; session->merge && cpu < cpus_of(session); cpu++) {
 		if (!merge_lost(session->merge, cpu))
 			continue;
 		fprintf(to, "%s\"%u\":%" PRIu64, separator, cpu, merge_lost(session->merge, cpu));
@@ -336,8 +383,7 @@ static void print_summary(struct session *session, FILE *to)
 	for (unsigned int at = 0; at < session->options->count; at++)
 		fprintf(to, "%s{\"address\":\"%s\",\"events\":%" PRIu64 ",\"removed\":%" PRIu64 "}",
 			at ? "," : "", session->options->devices[at].name,
-			session->tally.devices[at],
-			(uint64_t)programs_device(session->programs, at)->removed);
+			session->tally.devices[at], session->removed[at]);
 	fputs("],", to);
 	fputs("\"check\":", to);
 	check_print(&session->check, &session->tally, to);
@@ -362,6 +408,24 @@ static char *text_of(struct session *session, bool is_summary)
 
 /* ---- begin and end ---- */
 
+/* In the place of BPF, of which @error says why it is refused. */
+static void open_tracepoints(struct session *session, struct trace_error *error)
+{
+	struct trace_error second = { "" };
+
+	session->tracefs =
+		tracefs_open(session->options->devices, session->options->count, &second);
+	if (session->tracefs) {
+		fprintf(stderr, "xsmmu-record: BPF: %s; tracepoints are recorded, without %s\n",
+			error->text, TRACEFS_MISSING);
+	} else {
+		char first[160];
+
+		snprintf(first, sizeof(first), "%.159s", error->text);
+		snprintf(error->text, sizeof(error->text), "%s; and %.80s", first, second.text);
+	}
+}
+
 static bool prepare(struct session *session, struct trace_error *error)
 {
 	const struct session_options *options = session->options;
@@ -372,11 +436,15 @@ static bool prepare(struct session *session, struct trace_error *error)
 
 	for (unsigned int at = 0; at < options->count; at++)
 		names[at] = options->devices[at].name;
-	session->programs = programs_open(&wanted, error);
-	if (!session->programs)
-		return false;
-	session->merge = merge_new(session->programs, error);
-	if (!session->merge)
+	if (options->tracepoints)
+		snprintf(error->text, sizeof(error->text), "not asked for");
+	else
+		session->programs = programs_open(&wanted, error);
+	if (session->programs)
+		session->merge = merge_new(session->programs, error);
+	else
+		open_tracepoints(session, error);
+	if (!session->merge && !session->tracefs)
 		return false;
 	session->identity = identity_new(options->raw);
 	session->overhead = overhead_new(session->programs, options->share);
@@ -397,12 +465,13 @@ static bool finish(struct session *session, struct trace_error *error)
 
 	set_on(session, false, merge_now());
 	overhead_found(session->overhead, &session->found);
-	programs_detach(session->programs);
+	if (session->programs)
+		programs_detach(session->programs);
 	note_missed(session, merge_now());
 	do {
-		merge_fill(session->merge, true);
+		fill(session, true);
 		done = write_ready(session, error);
-	} while (done && merge_is_full(session->merge));
+	} while (done && session->merge && merge_is_full(session->merge));
 	note_devices(session);
 	summary = text_of(session, true);
 	done = trace_finish(session->writer, summary ? summary : "{}", error) && done;
@@ -447,6 +516,7 @@ bool session_run(const struct session_options *options, struct trace_error *erro
 	overhead_free(session->overhead);
 	identity_free(session->identity);
 	merge_free(session->merge);
+	tracefs_close(session->tracefs);
 	if (session->programs)
 		programs_close(session->programs);
 	free(session);

@@ -20,6 +20,7 @@
  * @share: the largest overhead, as a share of 1; 0 without a limit
  * @ring_bytes: size of a CPU's ring, 0 for the default
  * @raw: page frame numbers as they are
+ * @tracepoints: record by tracepoints, though the kernel may take BPF
  * @check: count iommu:map and iommu:unmap
  */
 struct session_options {
@@ -31,6 +32,7 @@ struct session_options {
 	uint32_t ring_bytes;
 	bool raw;
 	bool check;
+	bool tracepoints;
 };
 
 /*

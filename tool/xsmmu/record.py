@@ -72,7 +72,7 @@ def _devices(names: Sequence[str]) -> list[Device]:
 def _check_file(file: Path) -> None:
     """Refuse a file that cannot be made, before anything is loaded into the kernel."""
     if file.exists():
-        raise UserError(f"{file} exists: name another file, or remove that one", code="bad-value")
+        raise UserError(f"{file} exists: name another file, or remove that one", code="file-exists")
     if not file.absolute().parent.is_dir():
         raise UserError(f"there is no folder {file.absolute().parent}: make it, or name another file", code="bad-value")
 

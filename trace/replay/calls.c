@@ -31,7 +31,11 @@ static void no_iova(void)
 
 static u32 folio_of(const struct part *part)
 {
-	return memory_folio(part->page, part_pages(part));
+	bool registers = part->flags & TRACE_MMIO;
+	u32 folio = memory_folio(registers ? 0 : part->page, part_pages(part));
+
+	memory_at(folio)->registers = registers;
+	return folio;
 }
 
 /* ---- copies: kmod/dma/bounce.c ---- */
@@ -77,7 +81,7 @@ static bool copy(struct world *world, u32 number, const struct part *part, bool 
 		return false;
 	}
 	memory_at(folio)->live++;
-	mapping->kind = MAPPED_COPY;
+	mapping->way = WAY_COPIED;
 	mapping->iova = iova;
 	mapping->pages = part_pages(part);
 	mapping->folio = folio;
@@ -123,7 +127,7 @@ static bool copy_list(struct world *world, u32 number, const struct part *parts,
 	}
 	for (u32 i = 0; i < count; i++) {
 		const struct mapping *head = mapping_at(number);
-		u32 next = i ? mapping_new(head->device, 0, parts[i].bytes, MAPPED_COPY) : number;
+		u32 next = i ? mapping_new(head->device, 0, parts[i].bytes, MAPPED_LIST) : number;
 
 		if (copy(world, next, &parts[i], true, row)) {
 			if (i)
@@ -309,7 +313,7 @@ void call_map_list(struct world *world, u32 number, const struct part *parts, u3
 	if (world->engine && world->engine->tuning.copy_bytes &&
 	    copy_list(world, number, parts, count))
 		return;
-	mapping_at(number)->kind = MAPPED_LIST;
+	mapping_at(number)->way = WAY_MAPPED;
 	if (world->engine && count == 1)
 		map_segment(world, number, parts, pages);
 	else
@@ -333,21 +337,30 @@ void call_range(struct world *world, u32 number)
 	mapping->iova = kernel_alloc(world, mapping->pages) << XS_PAGE_LG2;
 }
 
+/* Tests whether a part can be linked at a page of a range: there is room, and nothing is there. */
+static bool has_room(struct world *world, const struct mapping *range, u64 at, u32 pages)
+{
+	return at + pages <= range->pages &&
+	       shadow_is_clean(&world->shadow, (range->iova >> XS_PAGE_LG2) + at, pages);
+}
+
 void call_link(struct world *world, u32 number, u32 range, const struct part *part)
 {
-	const struct mapping *whole = range ? mapping_at(range) : NULL;
+	struct mapping *whole = mapping_at(range);
 	struct mapping *mapping = mapping_at(number);
+	u64 at = (mapping->address >> XS_PAGE_LG2) - (whole->address >> XS_PAGE_LG2);
 	u32 folio;
 
-	if (world->engine || !whole) {
+	if (world->engine || !range || !has_room(world, whole, at, part_pages(part))) {
 		call_map(world, number, part);
 		return;
 	}
 	folio = folio_of(part);
-	mapping->kind = MAPPED_LINK;
+	mapping->way = WAY_IN_RANGE;
+	mapping->range = range;
+	whole->links++;
 	mapping->pages = part_pages(part);
-	mapping->iova = whole->iova + ((mapping->address >> XS_PAGE_LG2) -
-				       (whole->address >> XS_PAGE_LG2)) * PAGE;
+	mapping->iova = whole->iova + at * PAGE;
 	shadow_write(&world->shadow, mapping->iova >> XS_PAGE_LG2, memory_phys(folio),
 		     mapping->pages);
 	shadow_map(&world->shadow, mapping->iova >> XS_PAGE_LG2, folio, mapping->pages);
@@ -376,7 +389,7 @@ void call_unmap(struct world *world, u32 number)
 	struct mapping mapping = *mapping_at(number);
 	u32 folios[FOLIOS], count;
 
-	if (mapping.kind == MAPPED_COPY) {
+	if (mapping.way == WAY_COPIED) {
 		u32 pages = 0;
 
 		for (u32 at = number; at; at = mapping_at(at)->rest)
@@ -385,42 +398,64 @@ void call_unmap(struct world *world, u32 number)
 		tally_unmap(pages);
 		return;
 	}
+	if (mapping.way == WAY_IN_RANGE)
+		mapping_at(mapping.range)->links--;
 	count = shadow_unmap(&world->shadow, mapping.iova >> XS_PAGE_LG2, mapping.pages, folios,
 			     FOLIOS);
 	if (world->engine)
 		engine_unmap(world, &mapping);
 	else
 		kernel_unmap(world, mapping.iova >> XS_PAGE_LG2, mapping.pages,
-			     mapping.kind != MAPPED_LINK);
-	world_unmapped(world, folios, count, mapping.kind == MAPPED_COHERENT);
+			     mapping.way != WAY_IN_RANGE);
+	world_unmapped(world, mapping.iova >> XS_PAGE_LG2, mapping.pages,
+		       mapping.kind == MAPPED_COHERENT, folios, count);
 	tally_unmap(mapping.pages);
 }
 
-void call_free_range(struct world *world, u32 number, u64 bytes)
+/* Pages of the first @bytes of a range. */
+static u32 range_pages(const struct mapping *range, u64 bytes)
+{
+	struct part part = { 0, bytes, (u32)(range->address & (PAGE - 1)), 0 };
+
+	return bytes ? part_pages(&part) : 0;
+}
+
+bool call_is_whole(struct world *world, u32 number, u64 bytes)
 {
 	const struct mapping *range = mapping_at(number);
-	struct part part = { 0, bytes, (u32)(range->address & (PAGE - 1)), 0 };
 	u64 page = range->iova >> XS_PAGE_LG2;
-	u32 folios[FOLIOS], count, pages = bytes ? part_pages(&part) : 0;
+	u32 pages = range_pages(range, bytes);
 
-	if (pages > range->pages)
-		pages = range->pages;
-	/* dma_iova_destroy() unmaps what was linked from the begin on. */
-	if (pages && shadow_present(&world->shadow, page, pages) == pages) {
-		count = shadow_unmap(&world->shadow, page, pages, folios, FOLIOS);
-		kernel_unmap(world, page, pages, true);
-		world_unmapped(world, folios, count, false);
-		tally_unmap(pages);
-		return;
-	}
-	kernel_free(world, page, range->pages);
+	return pages && shadow_present(&world->shadow, page, range->pages) == pages &&
+	       shadow_present(&world->shadow, page, pages) == pages;
+}
+
+/* As dma_iova_destroy(). */
+void call_unmap_range(struct world *world, u32 number, u64 bytes)
+{
+	struct mapping *range = mapping_at(number);
+	u64 page = range->iova >> XS_PAGE_LG2;
+	u32 folios[FOLIOS], count, pages = range_pages(range, bytes);
+
+	count = shadow_unmap(&world->shadow, page, pages, folios, FOLIOS);
+	kernel_unmap(world, page, pages, true);
+	world_unmapped(world, page, pages, false, folios, count);
+	tally_unmap(pages);
+	range->links = 0;
+}
+
+void call_free_range(struct world *world, u32 number)
+{
+	const struct mapping *range = mapping_at(number);
+
+	kernel_free(world, range->iova >> XS_PAGE_LG2, range->pages);
 }
 
 void call_sync(struct world *world, u32 number, u64 bytes, bool to_device)
 {
 	const struct mapping *mapping = mapping_at(number);
 
-	if (mapping->kind != MAPPED_COPY)
+	if (mapping->way != WAY_COPIED)
 		return;
 	if (bytes > mapping->bytes)
 		bytes = mapping->bytes;

@@ -30,7 +30,7 @@ struct part {
 /* Returns the number of pages of a part; 0 if the part is empty or larger than a mapping can be. */
 u32 part_pages(const struct part *part);
 
-/* Map; set IOVA, pages and the kind of a mapping that mapping_new() has made. */
+/* Map; set IOVA, pages and way of a mapping that mapping_new() has made. */
 void call_map(struct world *world, u32 mapping, const struct part *part);
 void call_map_list(struct world *world, u32 mapping, const struct part *parts, u32 count);
 void call_alloc(struct world *world, u32 mapping, const struct part *part);
@@ -44,8 +44,14 @@ void call_link(struct world *world, u32 mapping, u32 range, const struct part *p
 /* Unmap as the mapping was made; the caller drops the mapping. */
 void call_unmap(struct world *world, u32 mapping);
 
-/* In the kernel's modes: unmap the links in the first @bytes of a range, and free the range. */
-void call_free_range(struct world *world, u32 range, u64 bytes);
+/* In the kernel's modes: tests whether the first @bytes of a range, and no others, are linked. */
+bool call_is_whole(struct world *world, u32 range, u64 bytes);
+
+/* In the kernel's modes: unmap the first @bytes of a range, and free the range. */
+void call_unmap_range(struct world *world, u32 range, u64 bytes);
+
+/* In the kernel's modes: free a range without links. */
+void call_free_range(struct world *world, u32 range);
 
 /* A sync of a buffer that may be copied. */
 void call_sync(struct world *world, u32 mapping, u64 bytes, bool to_device);

@@ -10,9 +10,9 @@
 #include "world.h"
 
 #define KIND(kind)	(1u << (kind))
-#define ONE		(KIND(MAPPED_ONE) | KIND(MAPPED_COPY))
-#define LIST		(KIND(MAPPED_LIST) | KIND(MAPPED_COPY))
-#define LINK		(ONE | KIND(MAPPED_LINK))
+#define ONE		KIND(MAPPED_ONE)
+#define LIST		KIND(MAPPED_LIST)
+#define LINK		KIND(MAPPED_LINK)
 #define RANGE		KIND(MAPPED_RANGE)
 
 /* Entries of the longest list; a longer one is damage. */
@@ -221,14 +221,16 @@ static void range_link(const struct trace_event *event)
 	}
 	if (!range)
 		tally_leave_out(LEFT_LINK);
-	call_link(world_at(event), new_mapping(event, MAPPED_ONE), range, &part);
+	call_link(world_at(event), new_mapping(event, MAPPED_LINK), range, &part);
 }
 
+enum links { LINKS_COUNT, LINKS_FORGET, LINKS_UNMAP };
+
 /*
- * Takes the links of @bytes at an address: unmaps them, or forgets them if the range is unmapped
- * as a whole. Links follow each other, or begin at pages. Returns their number.
+ * Goes through the links of @bytes from the event's address on: links follow each other, or begin
+ * at pages. Returns their number.
  */
-static u32 take_links(const struct trace_event *event, u64 bytes, bool whole)
+static u32 each_link(const struct trace_event *event, u64 bytes, enum links what)
 {
 	u64 end = event->iova + bytes, at = event->iova;
 	u32 count = 0, number;
@@ -241,9 +243,9 @@ static u32 take_links(const struct trace_event *event, u64 bytes, bool whole)
 		}
 		at += mapping_at(number)->bytes;
 		count++;
-		if (whole && mapping_at(number)->kind == MAPPED_LINK)
+		if (what == LINKS_FORGET)
 			mapping_drop(number);
-		else
+		else if (what == LINKS_UNMAP)
 			unmap(world_at(event), number);
 	}
 	return count;
@@ -251,28 +253,42 @@ static u32 take_links(const struct trace_event *event, u64 bytes, bool whole)
 
 static void range_unlink(const struct trace_event *event)
 {
-	if (!take_links(event, event->bytes, false))
+	if (!each_link(event, event->bytes, LINKS_UNMAP))
 		tally_leave_out(LEFT_UNLINK);
+}
+
+/* The range of the kernel's model is unmapped as a whole if its begin has all links. */
+static void free_links(const struct trace_event *event, u32 number)
+{
+	struct world *world = world_at(event);
+	u64 all = mapping_at(number)->bytes;
+	u64 bytes = event->bytes < all ? event->bytes : all;
+
+	if (world->kernel && call_is_whole(world, number, bytes) &&
+	    each_link(event, bytes, LINKS_COUNT) == mapping_at(number)->links) {
+		each_link(event, bytes, LINKS_FORGET);
+		call_unmap_range(world, number, bytes);
+		return;
+	}
+	each_link(event, all, LINKS_UNMAP);
+	if (world->kernel && !mapping_at(number)->links)
+		call_free_range(world, number);
 }
 
 static void range_free(const struct trace_event *event)
 {
 	u32 number = mapping_find(event->device, event->iova, event->bytes, RANGE);
-	struct world *world = world_at(event);
-	u64 bytes = event->bytes;
 
 	if (!number) {
 		tally_leave_out(LEFT_IOVA_FREE);
 		return;
 	}
-	if (bytes > mapping_at(number)->bytes)
-		bytes = mapping_at(number)->bytes;
-	take_links(event, bytes, true);
-	if (world->kernel)
-		call_free_range(world, number, bytes);
+	free_links(event, number);
 	if (lists[mapping_at(number)->cpu].range == number)
 		lists[mapping_at(number)->cpu].range = 0;
-	mapping_drop(number);
+	/* The IOVAs of links that were not found stay in use for good. */
+	if (!mapping_at(number)->links)
+		mapping_drop(number);
 }
 
 /* ---- all events ---- */
@@ -284,7 +300,7 @@ static void sync(const struct trace_event *event)
 
 	if (!world->engine || !world->engine->tuning.copy_bytes)
 		return;
-	number = mapping_find(event->device, event->iova, event->bytes, KIND(MAPPED_COPY));
+	number = mapping_find(event->device, event->iova, event->bytes, ONE);
 	if (number)
 		call_sync(world, number, event->bytes, event->kind == TRACE_SYNC_DEVICE);
 }

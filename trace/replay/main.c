@@ -215,8 +215,8 @@ static void parse(int count, char **arguments)
 
 /* ---- the recording ---- */
 
-/* Returns the number of a field of the header, which is JSON; @other if there is none. */
-static u64 field_of(const char *header, const char *name, u64 other)
+/* Returns the value of the next field of this name in the header, which is JSON; or NULL. */
+static const char *value_in(const char *header, const char *name)
 {
 	char quoted[64];
 	const char *at;
@@ -224,12 +224,36 @@ static u64 field_of(const char *header, const char *name, u64 other)
 	snprintf(quoted, sizeof(quoted), "\"%s\"", name);
 	at = strstr(header, quoted);
 	if (!at)
-		return other;
+		return NULL;
 	at += strlen(quoted);
-	at += strspn(at, ": ");
-	if (!strncmp(at, "true", 4))
-		return 1;
-	return *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : other;
+	return at + strspn(at, ": ");
+}
+
+/* Returns the number of a field; @other if there is none. */
+static u64 field_of(const char *header, const char *name, u64 other)
+{
+	const char *at = value_in(header, name);
+
+	return at && *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : other;
+}
+
+/* Devices of an IOMMU group share its domain. The devices are in the header in their order. */
+static void read_groups(const char *header)
+{
+	const char *at = value_in(header, "devices");
+	static long groups[REPLAY_DEVICES];
+
+	for (u32 i = 0; at && i < REPLAY_DEVICES; i++) {
+		at = value_in(at, "group");
+		if (!at)
+			return;
+		groups[i] = strtol(at, NULL, 10);
+		for (u32 j = 0; j < i && groups[i] >= 0; j++)
+			if (groups[j] == groups[i]) {
+				world_share(i, j);
+				break;
+			}
+	}
 }
 
 /* Options of the command line come before the header's fields. */
@@ -237,6 +261,7 @@ static void read_header(const char *header)
 {
 	struct replay_options *options = &replay.options;
 	u64 page_bytes = field_of(header, "page_bytes", XS_PAGE_BYTES);
+	const char *pages;
 
 	if (page_bytes != XS_PAGE_BYTES)
 		replay_stop("the recording is of pages of %llu bytes, and only 4096 can be replayed: record on a kernel with such pages",
@@ -253,7 +278,8 @@ static void read_header(const char *header)
 	if (!options->memory_pages)
 		options->memory_pages = field_of(header, "memory_pages",
 						 64ULL << (30 - XS_PAGE_LG2));
-	options->raw |= field_of(header, "raw", 0) == 1;
+	pages = value_in(header, "pages");
+	options->raw |= pages && !strncmp(pages, "\"raw\"", 5);
 	if (!options->gap_ns)
 		options->gap_ns = 20000;
 }
@@ -300,11 +326,13 @@ int main(int count, char **arguments)
 		return STATUS_FILE;
 	}
 	read_header(trace_header(reader));
+	read_groups(trace_header(reader));
 	memory_init();
 	driver_init();
 	began = now_s();
 	play(reader);
 	driver_finish();
+	tally_average();
 	world_finish();
 	world_each(sum_live);
 	world_check_sums();

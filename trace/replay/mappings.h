@@ -10,13 +10,12 @@
 #include <xsmmu/needs.h>
 
 /*
- * enum mapping_kind - how a mapping was made
- * @MAPPED_ONE:	a buffer, or a link of a range; engine's or kernel's
+ * enum mapping_kind - what the driver has called, the same under all policies
+ * @MAPPED_ONE:	a buffer
  * @MAPPED_LIST: a scatter list
  * @MAPPED_COHERENT: coherent memory
- * @MAPPED_LINK: memory in a range, which the kernel's model maps in the range's IOVAs
+ * @MAPPED_LINK: memory in a range
  * @MAPPED_RANGE: a range of IOVAs, in which links are mapped
- * @MAPPED_COPY: a buffer that was copied, or an entry of a copied list
  */
 enum mapping_kind {
 	MAPPED_ONE,
@@ -24,7 +23,18 @@ enum mapping_kind {
 	MAPPED_COHERENT,
 	MAPPED_LINK,
 	MAPPED_RANGE,
-	MAPPED_COPY,
+};
+
+/*
+ * enum mapping_way - how the call was carried out
+ * @WAY_MAPPED:	mapped at IOVAs of its own
+ * @WAY_COPIED:	copied; also an entry of a copied list
+ * @WAY_IN_RANGE: a link, mapped in the IOVAs of its range
+ */
+enum mapping_way {
+	WAY_MAPPED,
+	WAY_COPIED,
+	WAY_IN_RANGE,
 };
 
 /*
@@ -37,6 +47,8 @@ enum mapping_kind {
  * @folio:	of a copy, which the shadow does not have
  * @next:	another mapping with the same key; 0: none
  * @rest:	next entry of a copied list; 0: none
+ * @range:	of a link in a range
+ * @links:	of a range: links in its IOVAs
  * @gaps:	number of gaps in the recording before the map
  * @cpu:	CPU that has made the mapping
  */
@@ -49,10 +61,13 @@ struct mapping {
 	u32 folio;
 	u32 next;
 	u32 rest;
+	u32 range;
+	u32 links;
 	u32 gaps;
 	u16 device;
 	u16 cpu;
 	u8 kind;
+	u8 way;
 };
 
 /* Pages of the largest mapping: 16 GiB. */

@@ -19,10 +19,10 @@ void gauge_add(struct gauge *gauge, s64 change)
 		gauge->max = gauge->now;
 }
 
-double gauge_mean(struct gauge *gauge)
+void gauge_average(struct gauge *gauge)
 {
 	advance(gauge);
-	return replay.now_ns ? gauge->area / (double)replay.now_ns : (double)gauge->now;
+	gauge->mean = replay.now_ns ? gauge->area / (double)replay.now_ns : (double)gauge->now;
 }
 
 #define SUBS	(1u << TIMES_SUBS_LG2)

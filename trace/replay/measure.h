@@ -9,19 +9,21 @@
  * struct gauge - a number that changes in the recording's time
  * @now, @max:	present and largest value
  * @area:	sum of value times ns up to @since_ns
+ * @mean:	average, by gauge_average()
  */
 struct gauge {
 	u64 now;
 	u64 max;
 	double area;
 	u64 since_ns;
+	double mean;
 };
 
 /* Change a gauge. Fails the run if the value would fall below 0. */
 void gauge_add(struct gauge *gauge, s64 change);
 
-/* Returns the average from time 0 to now. */
-double gauge_mean(struct gauge *gauge);
+/* Set the average from time 0 to now. */
+void gauge_average(struct gauge *gauge);
 
 /*
  * A histogram with 64 buckets for each power of two of ns, so that a quantile is at most 1/64

@@ -33,7 +33,7 @@ static u64 page_for(u32 folio, u64 identity, u32 pages)
 			replay_stop("more than %u buffers of several pages are mapped at once", LARGE_FOLIOS);
 		return FIRST_LARGE + ((u64)folio << MEMORY_SPAN_LG2);
 	}
-	if (replay.options.raw && identity && identity < FIRST_LARGE) {
+	if (replay.options.raw && identity && identity < FIRST_LARGE / 2) {
 		*table_at(&by_page, identity) = folio;
 		return identity;
 	}

@@ -25,6 +25,7 @@
  * @live:	IOVA pages, and copies, through which drivers have mapped the folio
  * @pending:	IOVA pages that are unmapped, and whose translation the IOMMU may still use
  * @holds:	references that the engine has
+ * @registers:	of a device: there is no page that could go back to the allocator
  */
 struct folio {
 	u64 key;
@@ -33,6 +34,7 @@ struct folio {
 	u32 live;
 	u32 pending;
 	u32 holds;
+	bool registers;
 };
 
 void memory_init(void);

@@ -114,11 +114,11 @@ static void print_flushes(void)
 	close_object();
 }
 
-static void print_gauge(const char *name, struct gauge *gauge)
+static void print_gauge(const char *name, const struct gauge *gauge)
 {
 	open_object(name);
 	number("max", gauge->max);
-	fraction("mean", gauge_mean(gauge));
+	fraction("mean", gauge->mean);
 	number("end", gauge->now);
 	close_object();
 }

@@ -308,19 +308,35 @@ void shadow_prune(struct shadow *shadow, u64 page, u64 pages)
 	free_tables(shadow, page, pages);
 }
 
-u64 shadow_present(struct shadow *shadow, u64 page, u64 pages)
+/* Returns the pages that have a state of @states. */
+static u64 count_pages(struct shadow *shadow, u64 page, u64 pages, u32 states)
 {
-	u64 present = 0;
+	u64 count = 0;
 
 	for (u64 at = page; at < page + pages; at++) {
 		struct shadow_chunk *chunk = chunk_of(shadow, at, false);
 
 		if (chunk)
-			present += page_of(chunk, at)->state & SHADOW_PRESENT;
+			count += (page_of(chunk, at)->state & states) != 0;
 		else
 			at |= CHUNK_PAGES - 1;
 	}
-	return present;
+	return count;
+}
+
+u64 shadow_present(struct shadow *shadow, u64 page, u64 pages)
+{
+	return count_pages(shadow, page, pages, SHADOW_PRESENT);
+}
+
+u64 shadow_pending(struct shadow *shadow, u64 page, u64 pages)
+{
+	return count_pages(shadow, page, pages, SHADOW_PENDING);
+}
+
+bool shadow_is_clean(struct shadow *shadow, u64 page, u64 pages)
+{
+	return !count_pages(shadow, page, pages, ~0u);
 }
 
 /* ---- the driver's view ---- */

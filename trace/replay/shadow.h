@@ -48,8 +48,8 @@ struct shadow_chunk;
  * @bound_ns:	a page must not stay PENDING for longer; 0: no bound
  * @chunks:	chunks by page number / 64
  * @last:	chunk of the last look-up
- * @tables:	page-table pages of the last level, by page number / 512: the stretch of maps (tally.h)
- *		that has touched the region last
+ * @tables:	page-table pages of the last level, by page number / 512: the stretch of maps, see
+ *		tally.h, that has touched the region last
  * @uppers:	page-table pages of the two levels above, by level and page number: tables below
  * @stale:	extents of STALE pages
  * @pending:	PENDING pages of each CPU
@@ -101,7 +101,13 @@ void shadow_map(struct shadow *shadow, u64 page, u32 folio, u32 pages);
  */
 u32 shadow_unmap(struct shadow *shadow, u64 page, u32 pages, u32 *folios, u32 room);
 
-/* Returns the present entries of a range, for a model without records of its mappings. */
+/* Returns the present entries of a range. */
 u64 shadow_present(struct shadow *shadow, u64 page, u64 pages);
+
+/* Returns the pages of a range that the device can reach after their unmap. */
+u64 shadow_pending(struct shadow *shadow, u64 page, u64 pages);
+
+/* Returns whether a range has no entry and no translation. */
+bool shadow_is_clean(struct shadow *shadow, u64 page, u64 pages);
 
 #endif

@@ -22,6 +22,15 @@ u32 tally_stretch(void)
 	return (u32)(tally.maps / TALLY_REGION_MAPS + 1);
 }
 
+void tally_average(void)
+{
+	gauge_average(&tally.held);
+	gauge_average(&tally.mapped);
+	gauge_average(&tally.pending);
+	gauge_average(&tally.tables);
+	gauge_average(&tally.bytes);
+}
+
 void tally_leave_out(enum left_out reason)
 {
 	struct left *left = &tally.left[reason];

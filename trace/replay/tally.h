@@ -81,6 +81,9 @@ void tally_unmap(u32 pages);
 /* Returns the number of the present stretch of TALLY_REGION_MAPS maps, from 1. */
 u32 tally_stretch(void);
 
+/* The recording has ended: averages end here, and not with the last flush. */
+void tally_average(void);
+
 /* Count the event in progress as left out. */
 void tally_leave_out(enum left_out reason);
 

@@ -26,6 +26,9 @@ u32 replay_cpu;
 static struct world *worlds[REPLAY_DEVICES];
 static u32 world_end;
 
+/* Another device with the same world, plus 1; 0: none. */
+static u16 shared[REPLAY_DEVICES];
+
 /* ---- the backend ---- */
 
 static int backend_map(void *data, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
@@ -149,7 +152,7 @@ static void backend_prune(void *data, u64 iova, u64 pages)
 	shadow_prune(&world->shadow, iova >> XS_PAGE_LG2, pages);
 }
 
-/* The shadow does not have the pool, which is mapped by large entries; its memory has no contents. */
+/* The shadow does not have the pool, which is mapped by large entries. Its memory is not used. */
 static void *backend_add_chunk(void *data, u64 iova, u32 direction, bool *not_undone)
 {
 	(void)iova;
@@ -271,8 +274,15 @@ static struct world *world_new(void)
 	return world;
 }
 
+void world_share(u32 device, u32 other)
+{
+	shared[device] = (u16)(other + 1);
+}
+
 struct world *world_of(u32 device)
 {
+	if (shared[device])
+		device = shared[device] - 1u;
 	if (!worlds[device]) {
 		worlds[device] = world_new();
 		if (device >= world_end)
@@ -442,22 +452,20 @@ static bool waits_for_driver(bool now)
 	return replay.options.aware && !now && xs_policy_waits(replay.options.policy);
 }
 
-void world_unmapped(struct world *world, const u32 *folios, u32 count, bool now)
+void world_unmapped(struct world *world, u64 page, u32 pages, bool now, const u32 *folios,
+		    u32 count)
 {
 	enum xs_level level = world_level();
 
 	if (waits_for_driver(now))
 		return;
-	for (u32 i = 0; i < count; i++) {
+	if (((now && world->engine) || level == XS_LEVEL_STRICT) &&
+	    shadow_pending(&world->shadow, page, pages))
+		replay_violated(3, "an unmap returns while the device can reach the memory");
+	for (u32 i = 0; level == XS_LEVEL_HELD && i < count; i++) {
 		const struct folio *folio = memory_at(folios[i]);
 
-		if (!folio->pending)
-			continue;
-		if (now && world->engine)
-			replay_violated(3, "memory is freed while a translation of it may be cached");
-		if (level == XS_LEVEL_STRICT)
-			replay_violated(3, "an unmap returns while the device can reach the memory");
-		if (level == XS_LEVEL_HELD && !folio->holds)
+		if (folio->pending && !folio->holds && !folio->registers)
 			replay_violated(2, "an unmap returns while a page is neither flushed nor held");
 	}
 }

@@ -2,7 +2,7 @@
 /*
  * The world of a device: an engine, or the kernel's model, above a page table and the IOMMU's
  * caches; and the flush points that come from outside, in the recording's time. Each device has
- * an engine of its own, as each IOMMU group has in the module.
+ * an engine of its own, but for devices of the same IOMMU group.
  *
  * The IOMMU is VT-d's with second-stage tables and no caching mode: a page-selective command
  * covers an aligned power of two of pages, up to 2^18, and a map needs no flush.
@@ -53,6 +53,9 @@ struct world {
 /* Returns the world of a device, made at the first call. */
 struct world *world_of(u32 device);
 
+/* Device @device has the world of device @other, an earlier one. */
+void world_share(u32 device, u32 other);
+
 /* Calls @each for all worlds. */
 void world_each(void (*each)(struct world *world));
 
@@ -74,8 +77,12 @@ void world_batch(struct world *world);
 /* The level that the driver has: under the policy, and with batch awareness. */
 enum xs_level world_level(void);
 
-/* Checks after a driver's unmap: the level holds, for the folios that the unmap named. */
-void world_unmapped(struct world *world, const u32 *folios, u32 count, bool now);
+/*
+ * Checks after a driver's unmap: the level holds, for the IOVAs that the unmap named, and for their
+ * folios. @now: the memory is freed next.
+ */
+void world_unmapped(struct world *world, u64 page, u32 pages, bool now, const u32 *folios,
+		    u32 count);
 
 /* Work that the engine has asked for, and that runs in a task in the module. */
 void world_work(struct world *world);

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from tests.python import documents as json_documents
-from tests.python import fake_kernel, fake_recorder
+from tests.python import fake_kernel, fake_recorder, fake_replay
 from tests.python.documents import Document, fault, read, schemas
 from tests.python.fake_kernel import Kernel
 
@@ -31,6 +31,7 @@ COMMANDS = {
     "bench": ("bench", "eth1", "--rebind", "--rounds", "1"),
     "report": ("report",),
     "record": ("record", "eth1", "--seconds", "1"),
+    "replay": ("replay", "--policy", "fused"),
 }
 """A command line for each command with -o."""
 
@@ -42,6 +43,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     with fake_kernel.booted(tmp_path, monkeypatch) as made:
         rules.conf().write_text("*=fused\n")
         fake_recorder.install(tmp_path / "programs", monkeypatch)
+        fake_replay.install(tmp_path / "programs", monkeypatch)
         yield made
 
 
@@ -53,6 +55,9 @@ def said(kernel: Kernel, name: str, form: str) -> str:
         more = ("--output-folder", str(folder / "out"), "--", "true")
     elif name == "record":
         more = ("-O", str(folder / f"recording-{form}"))
+    elif name == "replay":
+        (folder / "recorded").write_bytes(b"")
+        more = (str(folder / "recorded"),)
     return CliRunner().invoke(app, [*COMMANDS[name], "-o", form, *more], catch_exceptions=False).stdout
 
 

@@ -28,6 +28,7 @@ from xsmmu.doctor import doctor
 from xsmmu.errors import UserError
 from xsmmu.metrics import metrics
 from xsmmu.record import record
+from xsmmu.replay import replay
 from xsmmu.report import report
 from xsmmu.status import status
 from xsmmu.top import top
@@ -47,7 +48,9 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report, record, trace):
+for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report):
+    app.add_command(command)
+for command in (record, trace, replay):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu_lab"):
     from xsmmu_lab.runs.commands import lab

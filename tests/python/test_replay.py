@@ -1,0 +1,646 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Replays: exact figures of recordings made by hand, bad recordings, planted bugs, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+from tests.python.recordings import (
+    FAILED,
+    FROM_DEVICE,
+    HEADER,
+    MMIO,
+    PAGE,
+    SKIP_SYNC,
+    TO_DEVICE,
+    Player,
+    Recording,
+    anything,
+    place,
+    polls,
+    written,
+)
+
+from checks.mutants import Mutant, Mutants
+from xsmmu import guide
+from xsmmu import replay as command
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+from xsmmu.record import FOLDER_VARIABLE
+from xsmmu_lab import policies, replay
+
+pytestmark = pytest.mark.early
+
+MUTANTS: Final = Mutants("tests/trace/mutants.toml", replay.PARTS)
+ALL: Final = command.POLICIES
+NOTHING: Final[dict[str, int]] = dict.fromkeys(("unmap", "block", "poll", "full", "time", "explicit", "drain"), 0)
+TIMER_NS: Final = 875_000
+"""A window of 1 ms, less an eighth for a late timer."""
+
+Result = dict[str, Any]
+Replayed = Callable[..., Result]
+"""Replays a recording: (recording, policy, further words)."""
+
+
+@pytest.fixture(scope="session")
+def player() -> Player:
+    return Player(replay.compiled())
+
+
+@pytest.fixture
+def replayed(player: Player, tmp_path: Path) -> Replayed:
+    def run(made: Recording, policy: str, *words: str, **header: Any) -> Result:
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.dma"
+        return player(made.write(file, HEADER | header), policy, *words)
+
+    return run
+
+
+def flushes(**wanted: int) -> dict[str, int]:
+    return NOTHING | wanted
+
+
+def left(found: Result) -> dict[str, int]:
+    """Counts of what was not replayed."""
+    return {kind: each["count"] for kind, each in found["not_replayed"].items()}
+
+
+# -- 1,000 pages in polls of 64 --------------------------------------------------------------------
+
+POLLS: Final[Mapping[str, tuple[int, int, dict[str, int]]]] = {
+    # 15 polls of 64 and one of 40.
+    "kernel-strict": (1000, 0, flushes(unmap=1000)),
+    # A queue of 256 is full with 255: unmaps 256, 511 and 766. Then the timer.
+    "kernel-lazy": (0, 4, flushes(full=3, time=1)),
+    "strict": (1000, 0, flushes(unmap=1000)),
+    "copy": (1000, 0, flushes(unmap=1000)),
+    "strict-identity": (1000, 0, flushes(unmap=1000)),
+    "lazy": (0, 4, flushes(full=3, time=1)),
+    "xsmmu": (0, 16, flushes(poll=16)),
+    "fused": (16, 0, flushes(poll=16)),
+    # A block of 64 at a time; the last 40 pages wait for the timer.
+    "fands": (16, 0, flushes(block=15, time=1)),
+    "fused-identity": (16, 0, flushes(poll=16)),
+}
+
+
+@pytest.mark.parametrize("policy", POLLS)
+def test_polls_of_64(replayed: Replayed, policy: str) -> None:
+    found = replayed(polls(1000, 64), policy)
+    page, domain, causes = POLLS[policy]
+    assert (found["commands"], found["flushes"]) == ({"page": page, "domain": domain}, causes)
+    assert found["commands_per_page_unmapped"] == pytest.approx((page + domain) / 1000)
+    assert (found["maps"], found["unmaps"], found["pages_mapped"], found["pages_unmapped"]) == (1000,) * 4
+    assert (found["exposure_ns"]["pages"], found["pages_still_mapped"], found["not_replayed"]) == (1000, 0, {})
+    assert (found["iova_mapped_pages"]["max"], found["iova_held_pages"]["end"]) == (64, 0)
+
+
+def test_all_policies_are_tested() -> None:
+    assert {*POLLS} == {*ALL}
+    assert {*policies.names()} == {*guide.POLICIES} == {*ALL} - {*command.KERNEL}
+    assert {*policies.waiting()} == {*command.WAITING}
+
+
+@pytest.mark.parametrize(("policy", "page", "domain"), [("fused", 16, 0), ("xsmmu", 0, 16), ("fands", 16, 0)])
+def test_a_batch_aware_driver_flushes_at_the_end_of_its_poll(
+    replayed: Replayed, policy: str, page: int, domain: int
+) -> None:
+    found = replayed(polls(1000, 64), policy, "--aware")
+    assert (found["level"], found["commands"]) == ("strict", {"page": page, "domain": domain})
+    assert sum(found["flushes"].values()) == 16
+    assert found["memory_held_pages"]["max"] == 0
+
+
+def test_small_buffers_are_copied(replayed: Replayed) -> None:
+    found = replayed(polls(1000, 64, step=1_000_000, size=1500, flags=TO_DEVICE), "copy")
+    # The first buffer is mapped, as the pool has no memory yet.
+    assert (found["copied_maps"], found["commands"]["page"]) == (999, 1)
+    assert found["copied_bytes"] == 999 * 1500
+    whole = replayed(polls(64, 64, step=1_000_000, flags=FROM_DEVICE | SKIP_SYNC), "copy")
+    assert whole["copied_maps"] == 63
+
+
+# -- times -----------------------------------------------------------------------------------------
+
+
+def test_exposure_ends_with_the_poll(replayed: Replayed) -> None:
+    made = Recording()
+    for number in (1, 2, 3):
+        made.map(number)
+    made.unmap(1, ns=1000).unmap(2, ns=2000).unmap(3, ns=3000).poll(ns=5000)
+    found = replayed(made, "fused")
+    assert found["exposure_ns"]["max"] == 4000
+    assert 3000 <= found["exposure_ns"]["p50"] <= 3000 * 65 / 64
+    assert found["exposure_ns"]["p99"] == 4000
+    # 1, 2 and 3 pages for 1, 1 and 2 us, of 5 us.
+    assert found["memory_held_pages"] == {"max": 3, "mean": pytest.approx(9 / 5), "end": 0}
+    assert found["iova_held_pages"] == found["memory_held_pages"]
+    assert found["iova_mapped_pages"]["max"] == 3
+
+
+@pytest.mark.parametrize(("policy", "window_us"), [("fused", 1000), ("xsmmu", 200), ("lazy", 10_000), ("fands", 8)])
+def test_without_a_poll_the_timer_flushes(replayed: Replayed, policy: str, window_us: int) -> None:
+    made = Recording().map(1, ns=0).unmap(1, ns=5_000)
+    found = replayed(made, policy, "--window-us", str(window_us))
+    assert found["flushes"] == flushes(time=1)
+    assert found["exposure_ns"]["max"] == window_us * 1000 * 7 // 8
+
+
+def test_a_poll_of_another_cpu_flushes_nothing(replayed: Replayed) -> None:
+    made = Recording().map(1).unmap(1, ns=1000, cpu=1).poll(ns=2000, cpu=0)
+    assert replayed(made, "fused")["exposure_ns"]["max"] == TIMER_NS
+    assert replayed(made.poll(ns=3000, cpu=1), "fused")["exposure_ns"]["max"] == 2000
+
+
+def test_a_poll_flushes_all_devices(replayed: Replayed) -> None:
+    made = Recording().map(1, device=0).map(1, device=7).unmap(1, device=0).unmap(1, device=7).poll(ns=2000)
+    found = replayed(made, "fused")
+    assert (found["flushes"], found["commands"]["page"]) == (flushes(poll=2), 2)
+
+
+def test_devices_of_a_group_share_an_engine(replayed: Replayed) -> None:
+    made = Recording().map(1, device=0).map(2, device=1).unmap(1, device=0).unmap(2, device=1).poll()
+    for groups, count in (((3, 4), 2), ((3, 3), 1), ((-1, -1), 2)):
+        found = replayed(made, "fused", devices=[{"address": "x", "group": each} for each in groups])
+        assert found["flushes"] == flushes(poll=count)
+
+
+# The timer's ticks are rounded up twice: 3 ticks of 4 ms, 10 of 1 ms, 1 of 10 ms.
+@pytest.mark.parametrize(("hz", "at_ms"), [(250, 16), (1000, 12), (100, 20)])
+def test_the_kernels_timer_counts_ticks(replayed: Replayed, hz: int, at_ms: int) -> None:
+    made = Recording().map(1, ns=0).unmap(1, ns=1_500_000)
+    assert replayed(made, "kernel-lazy", "--hz", str(hz))["exposure_ns"]["max"] == at_ms * 1_000_000 - 1_500_000
+    assert replayed(made, "kernel-lazy", hz=hz)["exposure_ns"]["max"] == at_ms * 1_000_000 - 1_500_000
+
+
+def test_a_full_queue_of_the_kernel_covers_all_queues(replayed: Replayed) -> None:
+    made = Recording(step=0)
+    for number in range(1, 258):
+        made.map(number)
+    made.unmap(257, ns=1000, cpu=1)
+    for number in range(1, 257):
+        made.unmap(number, ns=2000)
+    found = replayed(made, "kernel-lazy")
+    # The last unmap of CPU 0 flushes everything, itself included; the timer finds nothing left.
+    assert (found["flushes"], found["exposure_ns"]["max"]) == (flushes(full=1, time=1), 1000)
+
+
+def test_a_pause_ends_a_batch_without_a_poll(replayed: Replayed) -> None:
+    made = Recording().map(1).map(2).map(3)
+    made.unmap(1, ns=10_000).unmap(2, ns=25_000).unmap(3, ns=100_000)
+    found = replayed(made, "fused", "--aware")
+    # Unmapped 15 us apart, and 20 us after the second; then the third.
+    assert (found["flushes"], found["exposure_ns"]["max"]) == (flushes(explicit=2), 35_000)
+    assert replayed(made, "fused", "--aware", "--gap-us", "5")["flushes"] == flushes(explicit=3)
+
+
+# -- lists, coherent memory, ranges ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_list_is_one_call(replayed: Replayed, policy: str) -> None:
+    sizes = (PAGE, 100, 2 * PAGE, 512)
+    found = replayed(Recording().map_list(1, sizes).unmap_list(1, sizes).poll(), policy, "--copy-bytes", "0")
+    assert (found["maps"], found["unmaps"], found["pages_mapped"], found["pages_unmapped"]) == (1, 1, 5, 5)
+    assert sum(found["flushes"].values()) == 1
+    assert sum(found["commands"].values()) == 1
+
+
+def test_lists_of_two_cpus_may_alternate(replayed: Replayed) -> None:
+    made = Recording()
+    for cpu in (0, 1):
+        made.add("map_list", cpu=cpu, iova=place(cpu), bytes=2 * PAGE, span=2)
+    for at in (0, 1):
+        for cpu in (1, 0):
+            made.add("entry", cpu=cpu, iova=place(cpu), page=1 + cpu * 10 + at, bytes=PAGE, span=PAGE)
+    made.unmap_list(0, (PAGE, PAGE)).unmap_list(1, (PAGE, PAGE))
+    found = replayed(made, "strict")
+    assert (found["pages_mapped"], found["pages_unmapped"], found["not_replayed"]) == (4, 4, {})
+
+
+def test_many_entries_are_flushed_at_once_under_held(replayed: Replayed) -> None:
+    """More folios than an unmap can hold, or more pages than a block."""
+    five, four, many = (PAGE,) * 5, (PAGE,) * 4, (PAGE,) * 65
+    made = Recording().map_list(1, five).map_list(2, four).map_list(3, many)
+    made.unmap_list(1, five).unmap_list(2, four).unmap_list(3, many).poll()
+    found = replayed(made, "fused")
+    assert found["flushes"] == flushes(unmap=2, poll=1)
+    assert found["memory_held_pages"]["max"] == 4
+
+
+@pytest.mark.parametrize(
+    ("policy", "causes"),
+    [("fused", flushes(unmap=1)), ("lazy", flushes(unmap=1)), ("kernel-lazy", flushes(time=1))],
+)
+def test_coherent_memory_is_flushed_by_its_free(replayed: Replayed, policy: str, causes: dict[str, int]) -> None:
+    fields = {"iova": place(1), "page": 5, "bytes": 2 * PAGE}
+    found = replayed(Recording().add("alloc", **fields).add("free", **fields).poll(), policy)
+    assert (found["flushes"], found["pages_unmapped"]) == (causes, 2)
+
+
+def a_range(links: int, ends: str = "iova_free") -> Recording:
+    """A range of links of a page, as NVMe uses it."""
+    made = Recording().add("iova_alloc", iova=place(1), bytes=links * PAGE)
+    for at in range(links):
+        made.add("iova_link", iova=place(1) + at * PAGE, page=100 + at, bytes=PAGE)
+    made.add("iova_sync", iova=place(1), bytes=links * PAGE)
+    return made.add(ends, iova=place(1), bytes=links * PAGE)
+
+
+@pytest.mark.parametrize(
+    ("policy", "maps", "unmaps", "commands"),
+    [
+        # The kernel unmaps the range as a whole. The module declines, and the driver maps each part.
+        ("kernel-strict", 4, 1, {"page": 1, "domain": 0}),
+        ("kernel-lazy", 4, 1, {"page": 0, "domain": 1}),
+        ("strict", 4, 4, {"page": 4, "domain": 0}),
+        ("fused", 4, 4, {"page": 1, "domain": 0}),
+    ],
+)
+def test_two_step_calls(replayed: Replayed, policy: str, maps: int, unmaps: int, commands: dict[str, int]) -> None:
+    found = replayed(a_range(4).poll(), policy)
+    assert (found["maps"], found["unmaps"], found["commands"]) == (maps, unmaps, commands)
+    assert (found["pages_mapped"], found["pages_unmapped"], found["not_replayed"]) == (4, 4, {})
+
+
+def test_an_unlink_is_flushed_at_once_by_the_kernel(replayed: Replayed) -> None:
+    made = a_range(3, "iova_unlink").add("iova_free", iova=place(1), bytes=3 * PAGE)
+    found = replayed(made, "kernel-lazy")
+    assert (found["flushes"], found["pages_unmapped"]) == (flushes(unmap=3), 3)
+    assert replayed(made, "fused")["pages_unmapped"] == 3
+
+
+def test_registers_are_not_held(replayed: Replayed) -> None:
+    found = replayed(Recording().map(1, flags=MMIO).unmap(1).poll(), "fused")
+    assert (found["flushes"], found["memory_held_pages"]["max"]) == (flushes(poll=1), 0)
+
+
+# -- page tables, IOVAs, identity ------------------------------------------------------------------
+
+
+def test_page_tables_are_counted(replayed: Replayed) -> None:
+    """The root, and a page of each of the three levels below; a large unmap frees tables of the last."""
+    one = Recording().map(1).unmap(1)
+    for policy in ALL:
+        found = replayed(one, policy)["table_pages"]
+        assert (found["max"], found["end"]) == (4, 4)
+    large = replayed(Recording().map(1, pages=1024).unmap(1, pages=1024), "kernel-strict")
+    assert (large["table_pages"]["max"], large["table_pages"]["end"]) == (5, 1)
+
+
+def test_a_large_unmap_of_the_kernel_is_several_commands(replayed: Replayed) -> None:
+    """iommu_pgsize() divides at 2 MiB. 600 pages begin at 1,024 aligned; 512 have one size."""
+    found = replayed(Recording().map(1, pages=600).unmap(1, pages=600), "kernel-strict")
+    assert (found["commands"], found["flushes"]) == ({"page": 2, "domain": 0}, flushes(unmap=1))
+    found = replayed(Recording().map(1, pages=512).unmap(1, pages=512), "kernel-strict")
+    assert found["commands"] == {"page": 1, "domain": 0}
+
+
+@pytest.mark.parametrize("policy", ["kernel-strict", "strict", "fused"])
+def test_freed_iovas_are_used_again(replayed: Replayed, policy: str) -> None:
+    found = replayed(polls(20_000, 64), policy)
+    assert found["iova_taken_pages"] <= 1024
+    assert found["table_pages"]["max"] <= 6
+    assert found["regions_per_1000_maps"] <= 2
+
+
+def test_a_region_counts_once_in_1000_maps(replayed: Replayed) -> None:
+    found = replayed(polls(3000, 10), "kernel-strict")
+    assert found["regions_per_1000_maps"] == pytest.approx(1)
+
+
+def test_identity_revives_a_page(replayed: Replayed) -> None:
+    made = Recording().map(1, page=77).unmap(1).map(2, page=77).unmap(2).map(3, page=77).poll()
+    found = replayed(made, "fused-identity", pages="raw")
+    assert (found["pages_revived"], found["pages_still_mapped"], sum(found["commands"].values())) == (2, 1, 0)
+    assert replayed(made, "fused-identity")["pages_revived"] == 2
+    assert replayed(made, "fused")["pages_revived"] == 0
+
+
+def test_a_page_mapped_twice_is_held_for_both(replayed: Replayed) -> None:
+    made = Recording().map(1, page=9).map(2, page=9).unmap(1, cpu=0, ns=1000).unmap(2, cpu=1, ns=1000)
+    found = replayed(made.poll(cpu=0, ns=2000).poll(cpu=1, ns=3000), "fused")
+    assert found["memory_held_pages"]["max"] == 1
+    assert found["exposure_ns"]["max"] == 2000
+
+
+def test_the_same_address_twice(replayed: Replayed) -> None:
+    """Without an IOMMU an address is physical: two buffers may have the same."""
+    made = Recording().map(1, pages=2).map(1).map(1).unmap(1).unmap(1, pages=2).unmap(1)
+    found = replayed(made, "strict")
+    assert (found["pages_mapped"], found["pages_unmapped"], found["not_replayed"]) == (4, 4, {})
+
+
+# -- what does not depend on the policy ------------------------------------------------------------
+
+
+def test_totals_are_the_same_under_all_policies(player: Player, tmp_path: Path) -> None:
+    file = written(tmp_path / "work.dma", 60_000)
+    totals = ("events", "recording_ns", "maps", "unmaps", "pages_mapped", "pages_unmapped", "not_replayed")
+    found = {policy: player(file, policy) for policy in ALL}
+    assert len({json.dumps([each[name] for name in totals]) for each in found.values()}) == 1
+    for policy, each in found.items():
+        assert each["exposure_ns"]["pages"] + each["pages_revived"] <= each["pages_unmapped"], policy
+        assert each["iova_held_pages"]["end"] == each["memory_held_pages"]["end"] == 0
+    assert player(file, "fused") == found["fused"]
+
+
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    player = Player(replay.compiled(replay.SANITIZED))
+    file = written(tmp_path / "work.dma", 30_000)
+    for policy in ALL:
+        player(file, policy)
+    for policy in command.WAITING:
+        player(file, policy, "--aware", "--copy-bytes", "256")
+
+
+def test_memory_does_not_grow_with_the_length(player: Player, tmp_path: Path) -> None:
+    def most_kib(count: int, policy: str) -> int:
+        file = written(tmp_path / f"{count}-{policy}.dma", count)
+        with (tmp_path / "out").open("wb") as out:
+            child = os.posix_spawn(
+                player.program,
+                [str(player.program), str(file), "--policy", policy],
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, out.fileno(), 1)],
+            )
+        _, status, usage = os.wait4(child, 0)
+        assert status == 0
+        return usage.ru_maxrss
+
+    for policy in ("fused", "kernel-lazy"):
+        assert most_kib(2_000_000, policy) < most_kib(200_000, policy) * 1.2
+
+
+# -- bad recordings --------------------------------------------------------------------------------
+
+
+def test_unmaps_without_a_map_are_counted(replayed: Replayed) -> None:
+    made = Recording().map(1).unmap(5, ns=700, cpu=2).unmap(6, device=3).unmap(1).unmap(1)
+    made.unmap_list(7, (PAGE,)).add("free", iova=1, bytes=PAGE).add("iova_unlink", iova=2, bytes=PAGE)
+    made.add("iova_free", iova=3, bytes=PAGE)
+    for policy in ALL:
+        found = replayed(made, policy)
+        assert left(found) == {
+            "unmap_without_map": 3,
+            "unmap_list_without_map": 1,
+            "free_without_alloc": 1,
+            "unlink_without_link": 1,
+            "iova_free_without_alloc": 1,
+        }
+        first = found["not_replayed"]["unmap_without_map"]["first"]
+        assert first == {"event": 2, "ns": 700, "cpu": 2, "device": 0, "iova": place(5)}
+        assert (found["pages_unmapped"], found["pages_still_mapped"]) == (1, 0)
+
+
+def test_other_bad_events_are_counted(replayed: Replayed) -> None:
+    made = Recording().map(1, pages=2).unmap(1)  # another size
+    made.map(2, flags=FAILED).map(3, bytes=0).map(4, cpu=9)
+    made.add("entry", iova=1, page=1, bytes=1, span=1).add("iova_link", iova=place(8), page=3, bytes=PAGE)
+    made.add("map_list", iova=place(5), bytes=3 * PAGE, span=3).add("entry", iova=place(5), page=8, bytes=PAGE, span=1)
+    for policy in ("fused", "kernel-strict"):
+        found = replayed(made, policy)
+        assert left(found) == dict.fromkeys(
+            (
+                *("unmap_of_other_size", "failed_call", "size_out_of_range", "unknown_cpu"),
+                *("entry_without_list", "link_without_range", "list_cut"),
+            ),
+            1,
+        )
+        # The whole mapping goes; the link, and the entry that is known, stay.
+        assert (found["pages_unmapped"], found["pages_still_mapped"]) == (2, 2)
+
+
+def test_a_lost_unmap_is_replaced(replayed: Replayed) -> None:
+    made = Recording().map(1).add("lost", bytes=10, span=50).map(1).unmap(1).poll()
+    found = replayed(made, "fused")
+    assert left(found) == {"gap": 1, "unmap_lost_before_map": 1}
+    assert (found["damage"]["lost_events"], found["pages_still_mapped"]) == (10, 0)
+
+
+def test_damage_is_counted(player: Player, tmp_path: Path) -> None:
+    file = written(tmp_path / "work.dma", 200_000)
+    whole = player(file, "fused")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    found = player(file, "fused")
+    assert found["damage"]["blocks"] == 1
+    assert found["events"] < whole["events"]
+    assert left(found)["gap"] >= 1
+    file.write_bytes(content[: len(content) * 3 // 4])
+    assert player(file, "fused")["damage"]["cut"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_events_can_be_replayed(tmp_path: Path, seed: int) -> None:
+    """No order of events breaks the world, and the same calls are replayed under all policies."""
+    player = Player(replay.compiled(replay.SANITIZED))
+    groups = [{"group": 1}, {"group": seed % 2}, {"group": 3}]
+    file = anything(seed).write(
+        tmp_path / "any.dma", {"cpus": 4, "pages": ("raw", "permuted")[seed % 2], "devices": groups}
+    )
+    found = [player(file, policy) for policy in ALL]
+    found += [player(file, "fused", *words.split()) for words in ("--aware --copy-bytes 4096", "--window-us 3")]
+    assert len({(each["maps"], each["pages_mapped"]) for each in found}) == 1
+    assert len({each["pages_unmapped"] for each in found if each["policy"] not in command.KERNEL}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--policy", "fuse"), 2, "unknown policy 'fuse'"),
+        (("--policy", "fused", "--cpus", "0"), 2, "--cpus takes a number from 1 to 4096, not '0'"),
+        (("--policy", "fused", "--window-us", "x"), 2, "--window-us takes a number"),
+        (("--policy", "kernel-lazy", "--aware"), 2, "no batch-aware drivers"),
+        ((), 2, "--policy is needed"),
+    ],
+)
+def test_wrong_arguments(player: Player, tmp_path: Path, words: tuple[str, ...], status: int, said: str) -> None:
+    from xsmmu_lab.setup import build
+
+    file = Recording().write(tmp_path / "empty.dma")
+    found, text = build.run_userspace(player.program, [str(file), *words])
+    assert (found, said in text) == (status, True), text
+
+
+def test_other_page_sizes_are_refused(player: Player, tmp_path: Path) -> None:
+    file = Recording().write(tmp_path / "large.dma", {"cpus": 1, "page_bytes": 65536})
+    status, text = player.try_(file, "fused")
+    assert (status, "pages of 65536 bytes" in text) == (3, True)
+
+
+# -- planted bugs ----------------------------------------------------------------------------------
+
+
+def figures(player: Player, folder: Path) -> Any:
+    """What the tests above know exactly, in short; a failure is its last line."""
+    four = (PAGE,) * 4
+    times = Recording().map(1, ns=0).map(2).unmap(1, ns=1_500_000).unmap(2, ns=1_600_000, cpu=1)
+    made = {
+        "polls": polls(1000, 64),
+        "times": times.poll(ns=1_700_000),
+        "lists": Recording().map_list(1, four).unmap_list(1, four).map_list(2, (100,)).unmap_list(2, (100,)),
+        "ranges": a_range(4),
+        "unlinks": a_range(3, "iova_unlink"),
+        "large": Recording().map(1, pages=600).unmap(1, pages=600),
+        "extents": Recording().map(1, pages=65).map(2, pages=65).unmap(2, pages=65).unmap(1, pages=65),
+        "same": Recording().map(1, pages=2).map(1).unmap(1, pages=2).unmap(1),
+        "lost": Recording().map(1).add("lost", bytes=1).map(1).unmap(1).unmap(9),
+        "shared": Recording().map(1, page=9).map(2, page=9).unmap(1).unmap(2, cpu=1).poll().poll(cpu=1),
+    }
+    found: dict[str, Any] = {}
+    for name, each in made.items():
+        file = each.write(folder / f"{name}.dma")
+        for policy in ("kernel-strict", "kernel-lazy", "strict", "fused", "fused-identity"):
+            found[f"{name}/{policy}"] = _outcome(player, file, policy)
+        found[f"{name}/aware"] = _outcome(player, file, "fused", "--aware")
+    file = written(folder / "work.dma", 30_000)
+    for policy in ("fused", "xsmmu", "kernel-lazy", "fused-identity"):
+        found[f"work/{policy}"] = _outcome(player, file, policy)
+    return found
+
+
+def _outcome(player: Player, file: Path, *words: str) -> Any:
+    status, text = player.try_(file, *words)
+    if status:
+        return text.splitlines()[-1] if text else status
+    found = json.loads(text)
+    del found["rate"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def right(player: Player, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return figures(player, tmp_path_factory.mktemp("right"))
+
+
+def test_planted_bugs_fit() -> None:
+    assert all(MUTANTS.changed(mutant) for mutant in MUTANTS.named())
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: Mutant, right: Any, tmp_path: Path) -> None:
+    """In the engine: the world ends the run. In the world and the models: exact figures change."""
+    with MUTANTS.planted(mutant) as source_dir:
+        player = Player(replay.compiled(("-O1", "-Wno-error"), source_dir))
+    found = figures(player, tmp_path)
+    if mutant.file.startswith("core/"):
+        assert any("invariant" in str(each) for each in found.values())
+    else:
+        assert found != right
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(player: Player, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recording; the program is found, and results are kept in the folder `cache`."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / command.PROGRAM).symlink_to(player.program)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return polls(1000, 64).write(tmp_path / "polls.dma")
+
+
+def said(*words: object) -> str:
+    result = CliRunner().invoke(app, ["replay", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words: object) -> UserError:
+    with pytest.raises(UserError) as error:
+        CliRunner().invoke(app, ["replay", *map(str, words)], catch_exceptions=False, standalone_mode=False)
+    return error.value
+
+
+def test_the_table(installed: Path) -> None:
+    table = said(installed, "--policy", "kernel-strict,kernel-lazy,fused", "--aware").splitlines()
+    assert table[0] == f"{installed}: 2,016 events in 0.000 s, 1,000 pages mapped, 1,000 unmapped"
+    assert table[1].split()[:3] == ["POLICY", "LEVEL", "COMMANDS/PAGE"]
+    rows = [line.split()[:3] for line in table[2:]]
+    assert rows == [
+        ["kernel-strict", "strict", "1.0000"],
+        ["kernel-lazy", "lazy", "0.0040"],
+        ["fused", "held", "0.0160"],
+        ["fused", "(aware)", "strict"],
+    ]
+
+
+def test_notes_name_what_was_not_replayed(installed: Path) -> None:
+    file = Recording().map(1).unmap(2, ns=1500).write(installed.parent / "other.dma")
+    assert said(file, "--policy", "fused").splitlines()[-1] == (
+        f"note: 1 x unmap without map, first at event 2 (0.000002 s, CPU 0, device 0, address {place(2):#x})"
+    )
+
+
+def test_json_fits_its_schema(installed: Path) -> None:
+    found = json.loads(said(installed, "-o", "json"))
+    assert found["schema"] == "xsmmu.replay/1"
+    assert [each["policy"] for each in found["replays"]] == command.DEFAULT.split(",")
+
+
+def test_finished_work_is_kept(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    run = command.Runner.run
+
+    def seen(self: command.Runner, unit: command.Unit, progress: Callable[[int], None]) -> Result:
+        ran.append(unit.policy)
+        return run(self, unit, progress)
+
+    monkeypatch.setattr(command.Runner, "run", seen)
+    first = said(installed, "--policy", "strict,fused", "-o", "json")
+    assert sorted(ran) == ["fused", "strict"]
+    assert said(installed, "--policy", "strict,fused", "-o", "json") == first
+    assert len(ran) == 2
+    said(installed, "--policy", "strict,lazy")
+    assert ran[2:] == ["lazy"]
+    # A damaged result is not used, and neither is one of another recording.
+    for file in command.cache_folder().iterdir():
+        file.write_text(file.read_text().replace("2016", "2017"))
+    said(installed, "--policy", "strict")
+    polls(10, 5).write(installed.parent / "new.dma").replace(installed)
+    said(installed, "--policy", "strict")
+    assert ran[3:] == ["strict", "strict"]
+
+
+def test_other_work_is_kept_if_one_fails(installed: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.dma"
+    bad.write_bytes(b"not a recording")
+    assert refused(installed, bad, "--policy", "fused", "--jobs", "1").code == "bad-recording"
+    assert len([*command.cache_folder().iterdir()]) == 1
+
+
+def test_errors_say_what_to_do(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "unknown policy 'fuse': choose from kernel-strict" in refused(installed, "--policy", "fuse").message
+    assert "names no policy" in refused(installed, "--policy", ",").message
+    assert "does not exist: name a recording" in refused(tmp_path / "none.dma").message
+    assert refused(tmp_path).code == "no-file"
+    (tmp_path / "empty").touch()
+    assert refused(tmp_path / "empty", "--policy", "fused").code == "bad-recording"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert "install the package xsmmu-trace" in refused(installed).message
+
+
+@pytest.mark.parametrize(("status", "code"), [(1, "broken"), (3, "bad-recording"), (9, "failed")])
+def test_a_failure_of_the_program_is_told(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: str
+) -> None:
+    fake = tmp_path / "fake" / command.PROGRAM
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\necho 'xsmmu-replay: it was so' >&2\nexit {status}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(fake.parent))
+    error = refused(installed, "--policy", "fused")
+    assert error.code == code
+    assert "it was so" in "\n".join([error.message, *error.lines])

@@ -113,7 +113,7 @@ def _check_ours(measured: Measured) -> None:
 
 
 def _written_maps(measured: Measured) -> int:
-    """Maps that wrote an entry, at least: under identity placement a page that is still mapped, or revived, needs none."""
+    """Maps that wrote an entry, at least: under identity placement a page that is mapped, or revived, needs none."""
     if measured.run.policy.removesuffix("-direct").endswith("-identity"):
         return measured.moved("identity_writes") + measured.moved("identity_misses")
     return measured.moved("maps")

@@ -6,7 +6,7 @@ RECORDING=/tmp/recording
 
 # record_start DEVICE [OPTION...]: begin to record; returns when recording has begun.
 record_start() {
-	rm -f $RECORDING
+	rm -f $RECORDING /tmp/recorded
 	xsmmu-record -O $RECORDING "$@" >/tmp/recorded 2>/tmp/record-errors &
 	recorder=$!
 	until_true 60 grep -q '"event":"recording"' /tmp/recorded ||
@@ -220,7 +220,7 @@ case_bad_input() {
 	refuses "$IGB is named twice" -O $RECORDING $IGB $IGB
 	refuses 'there is no PCI device 0000:7f:00.0' -O $RECORDING 0000:7f:00.0
 	refuses "there is no PCI device ../$IGB" -O $RECORDING "../$IGB"
-	rm -f $RECORDING
+	rm -f $RECORDING /tmp/recorded
 	: >$RECORDING
 	refuses '.*exists' -O $RECORDING --seconds 1 $IGB
 	rm $RECORDING

@@ -113,7 +113,7 @@ void device_counts(const struct device *device, struct device_counts *counts)
 
 void device_print(const struct device *device, FILE *to)
 {
-	fprintf(to, "{\"address\":\"%s\",\"driver\":\"%s\",", device->name, device->driver);
+	fprintf(to, "{\"name\":\"%s\",\"driver\":\"%s\",", device->name, device->driver);
 	fprintf(to, "\"vendor\":\"%s\",\"device\":\"%s\",\"class\":\"%s\",", device->vendor,
 		device->product, device->class);
 	fprintf(to, "\"group\":%d,\"type\":\"%s\",\"policy\":\"%s\",\"physical\":%s}",

@@ -171,3 +171,8 @@ uint64_t identity_page(struct identity *identity, uint64_t phys, unsigned int pa
 {
 	return identity_address(identity, phys) >> page_shift;
 }
+
+uint64_t identity_end(const struct identity *identity, unsigned int page_shift)
+{
+	return ((1ull << identity->memory_bits) + 1) << (IDENTITY_SHIFT - page_shift);
+}

@@ -22,6 +22,9 @@ void identity_free(struct identity *identity);
 /* The page number, permuted, of a physical address; 0 only for address 0. */
 uint64_t identity_page(struct identity *identity, uint64_t phys, unsigned int page_shift);
 
+/* Identities of memory's pages are below this number. */
+uint64_t identity_end(const struct identity *identity, unsigned int page_shift);
+
 /* An address for devices that see physical addresses, permuted as the pages are. */
 uint64_t identity_address(struct identity *identity, uint64_t address);
 

@@ -21,7 +21,7 @@
 #include "tally.h"
 #include "tracefs.h"
 
-#define TICK_NS 5000000ull
+#define TICK_NS 10000000ull
 #define SECOND_NS 1000000000ull
 #define SLICES 1000
 #define FUNCTIONS 2048
@@ -101,6 +101,24 @@ static unsigned int cpus_of(const struct session *session)
 	return session->programs ? programs_cpus(session->programs) : sysconf(_SC_NPROCESSORS_CONF);
 }
 
+/* Ticks a second of the kernel, by its configuration beside it; 0 if that is not there. */
+static unsigned int hz_of(const char *release)
+{
+	char path[128], line[256];
+	unsigned int hz = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/boot/config-%.100s", release);
+	file = fopen(path, "r");
+	while (file && !hz && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "CONFIG_HZ=%u", &hz) != 1)
+			hz = 0;
+	}
+	if (file)
+		fclose(file);
+	return hz;
+}
+
 static void print_header(const struct session *session, FILE *to)
 {
 	const struct session_options *options = session->options;
@@ -118,6 +136,11 @@ static void print_header(const struct session *session, FILE *to)
 	}
 	fprintf(to, "\"kernel\":\"%s\",\"machine\":\"%s\",", kernel.release, kernel.machine);
 	fprintf(to, "\"cpus\":%u,\"page_bytes\":%u,", cpus_of(session), 1u << session->page_shift);
+	fprintf(to, "\"memory_pages\":%" PRIu64 ",\"raw\":%s,",
+		identity_end(session->identity, session->page_shift),
+		options->raw ? "true" : "false");
+	if (hz_of(kernel.release))
+		fprintf(to, "\"hz\":%u,", hz_of(kernel.release));
 	fprintf(to, "\"pages\":\"%s\",\"frame_bytes\":%u,\"pages_known\":%s,",
 		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT,
 		session->tracefs || programs_know_pages(session->programs) ? "true" : "false");
@@ -448,8 +471,8 @@ static bool prepare(struct session *session, struct trace_error *error)
 		return false;
 	session->identity = identity_new(options->raw);
 	session->overhead = overhead_new(session->programs, options->share);
-	header = text_of(session, false);
-	if (session->identity && session->overhead && header)
+	header = session->identity ? text_of(session, false) : NULL;
+	if (session->overhead && header)
 		session->writer = trace_create(options->file, header, error);
 	else
 		snprintf(error->text, sizeof(error->text),

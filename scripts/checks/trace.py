@@ -22,9 +22,8 @@ import click
 from checks import command
 from checks.mutants import Mutant, Mutants
 from xsmmu.errors import UserError
-from xsmmu_lab import trace
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import build, host
+from xsmmu_lab.setup import build, host, trace
 
 PARTS: Final = ("trace/format", "tests/trace")
 MUTANTS: Final = Mutants("trace/mutants.toml", PARTS)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from xsmmu_lab import replay
-from xsmmu_lab.setup import build, host
+from xsmmu_lab.setup import build, host, replay
 
 PAGE: Final = 4096
 KINDS: Final = (

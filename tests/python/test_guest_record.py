@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.python import guests
 
-from xsmmu_lab import trace
-from xsmmu_lab.setup import kernels
+from xsmmu_lab.setup import kernels, trace
 
 DEFAULT, OTHERS = kernels.table()[0], ("6.1", "7.2")
 

@@ -33,7 +33,8 @@ from xsmmu import replay as command
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.record import FOLDER_VARIABLE
-from xsmmu_lab import policies, replay
+from xsmmu_lab import policies
+from xsmmu_lab.setup import replay
 
 pytestmark = pytest.mark.early
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu_lab import trace
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import build, host, root
+from xsmmu_lab.setup import build, host, root, trace
 
 _DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
 PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "tool", "trace", *_DOCS)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from xsmmu_lab import trace
 from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import trace
 
 PARTS: Final = ("core", "trace", "tests/trace")
 FLAGS: Final = (

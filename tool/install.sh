@@ -4,7 +4,7 @@
 # Installs for packages and for `make install`: install.sh tool|source|trace|module|uninstall DESTDIR PREFIX.
 #   tool       the command, man pages, completion, and the files that apply rules at boot
 #   source     the module's source, for DKMS
-#   trace      the programs that record and replay, from `make -C trace/record`
+#   trace      the programs that record and replay, from `make -C trace/record` and `make -C trace/replay`
 #   module     xsmmu.ko and xsmmu_bench.ko from `make modules`, for kernel KERNEL (by default the running kernel)
 #   uninstall  removes the files of tool and module, except changed rules
 set -eu

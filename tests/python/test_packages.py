@@ -6,6 +6,7 @@ Installation on a machine is a test of its own.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 from tests.python.fake_kernel import program
+from tests.python.recordings import Recording
 
 from xsmmu import __version__
 from xsmmu.cli import app
@@ -210,11 +212,24 @@ def test_lintian_says_what_is_known() -> None:
     assert set(tags) <= LINTIAN_KNOWN, result.stdout
 
 
-def test_the_recorder_runs_alone(tmp_path: Path) -> None:
-    program = unpacked("xsmmu-trace", tmp_path) / "usr/libexec/xsmmu/xsmmu-record"
+@pytest.mark.parametrize(
+    ("name", "said"), [("xsmmu-record", "usage: "), ("xsmmu-replay", "one file is needed; see xsmmu-replay --help")]
+)
+def test_a_program_of_recordings_runs_alone(tmp_path: Path, name: str, said: str) -> None:
+    program = unpacked("xsmmu-trace", tmp_path) / "usr/libexec/xsmmu" / name
     result = subprocess.run([program], capture_output=True, text=True, check=False, env={})
     assert result.returncode == 2
-    assert result.stderr.startswith("xsmmu-record: usage: ")
+    assert result.stderr.startswith(f"{name}: {said}")
+    assert {path.name for path in program.parent.iterdir()} == {"xsmmu-record", "xsmmu-replay"}
+
+
+def test_the_replayer_replays_alone(tmp_path: Path) -> None:
+    """The static program gives the figures of the one that the tests of replays run."""
+    program = unpacked("xsmmu-trace", tmp_path) / "usr/libexec/xsmmu/xsmmu-replay"
+    file = Recording().map(1).map(2).unmap(1).unmap(2).poll().write(tmp_path / "two.dma")
+    result = subprocess.run([program, file, "--policy", "fused"], capture_output=True, text=True, check=True, env={})
+    found = json.loads(result.stdout)
+    assert (found["events"], found["pages_unmapped"], found["commands"]) == (5, 2, {"page": 1, "domain": 0})
 
 
 @pytest.mark.parametrize("package", ["xsmmu-dkms", "xsmmu"])

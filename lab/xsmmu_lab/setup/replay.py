@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import trace
+from xsmmu_lab.setup import build, trace
 
+REPLAY: Final = "trace/replay"
 PARTS: Final = ("core", "trace", "tests/trace")
 FLAGS: Final = (
     *("-mpopcnt", "-Icore/include", "-Itrace/replay", '-DXS_PLATFORM="platform_replay.h"'),
@@ -21,8 +22,14 @@ SANITIZED: Final = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
     """xsmmu-replay as a program that runs on the host."""
-    files = sorted(str(file.relative_to(source_dir)) for file in (source_dir / "trace/replay").glob("*.c"))
+    files = sorted(str(file.relative_to(source_dir)) for file in (source_dir / REPLAY).glob("*.c"))
     return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
+
+
+def packaged() -> Path:
+    """xsmmu-replay, a static program, as the package has it."""
+    arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
+    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", (REPLAY, trace.FORMAT, "core"), arguments)
 
 
 def writer() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xsmmu import record
+from xsmmu import programs, record
 
 SUMMARY: dict[str, Any] = {
     "events": 638,
@@ -64,5 +64,5 @@ echo '{end}'
 """
     )
     program.chmod(0o755)
-    monkeypatch.setenv(record.FOLDER_VARIABLE, str(folder))
+    monkeypatch.setenv(programs.FOLDER_VARIABLE, str(folder))
     return words

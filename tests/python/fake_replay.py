@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from xsmmu import record, replay
+from xsmmu import programs, replay
 
 _GAUGE: Final = {"max": 3, "mean": 1.5, "end": 0}
 _FLUSHES: Final = dict.fromkeys(("unmap", "block", "full", "time", "explicit", "drain"), 0) | {"poll": 1}
@@ -51,5 +51,5 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = folder / replay.PROGRAM
     program.write_text(f"#!/bin/sh\ncat <<'end'\n{json.dumps(RESULT)}\nend\n")
     program.chmod(0o755)
-    monkeypatch.setenv(record.FOLDER_VARIABLE, str(folder))
+    monkeypatch.setenv(programs.FOLDER_VARIABLE, str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))

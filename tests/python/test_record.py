@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.python import fake_kernel, fake_recorder
 from tests.python.fake_kernel import Kernel
 
-from xsmmu import record
+from xsmmu import programs
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 
@@ -84,8 +84,8 @@ def test_losses_and_slices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("kernel")
 def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = str(tmp_path / "a")
-    monkeypatch.setenv(record.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
-    assert "install the package xsmmu-trace" in refusal("eth1", "-O", file).message
+    monkeypatch.setenv(programs.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    assert "correct XSMMU_PROGRAMS" in refusal("eth1", "-O", file).message
     words = fake_recorder.install(tmp_path / "programs", monkeypatch)
     assert "are the same device" in refusal("eth1", "0000:01:00.0", "-O", file).message
     assert "exclude each other" in refusal("eth1", "-O", file, "--seconds", "1", "--", "true").message

@@ -32,7 +32,7 @@ from xsmmu import guide
 from xsmmu import replay as command
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.record import FOLDER_VARIABLE
+from xsmmu.programs import FOLDER_VARIABLE
 from xsmmu_lab import policies
 from xsmmu_lab.setup import replay
 
@@ -630,7 +630,7 @@ def test_errors_say_what_to_do(installed: Path, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "empty").touch()
     assert refused(tmp_path / "empty", "--policy", "fused").code == "bad-recording"
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    assert "install the package xsmmu-trace" in refused(installed).message
+    assert "correct XSMMU_PROGRAMS" in refused(installed).message
 
 
 @pytest.mark.parametrize(("status", "code"), [(1, "broken"), (3, "bad-recording"), (9, "failed")])

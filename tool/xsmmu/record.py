@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -18,17 +17,12 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import complete, machine, output
+from xsmmu import complete, machine, output, programs
 from xsmmu.digits import ratio
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
 
 PROGRAM: Final = "xsmmu-record"
-PACKAGE: Final = "xsmmu-trace"
-FOLDER_VARIABLE: Final = "XSMMU_PROGRAMS"
-"""Variable with another folder of the programs, for a build that is not installed."""
-PREFIX: Final = Path(__file__).resolve().parents[3]
-"""Where the tool is installed: /usr, or the PREFIX of `make install`."""
 SAID: Final = f"{PROGRAM}: "
 
 Summary = dict[str, Any]
@@ -45,15 +39,6 @@ class Words(click.Command):
             words, command = args[:at], args[at + 1 :]
         ctx.meta[PROGRAM] = command
         return super().parse_args(ctx, words)
-
-
-def _program() -> str:
-    folder = os.environ.get(FOLDER_VARIABLE)
-    places = [Path(folder)] if folder else [PREFIX / "libexec/xsmmu", Path("/usr/libexec/xsmmu")]
-    for place in places:
-        if (place / PROGRAM).is_file():
-            return str(place / PROGRAM)
-    raise UserError(f"{PROGRAM} is not installed: install the package {PACKAGE}", code="not-installed")
 
 
 def _devices(names: Sequence[str]) -> list[Device]:
@@ -98,7 +83,7 @@ class Recorder:
         # Ctrl-C goes to the whole session of the terminal; the recorder is told by stop(). It also ends when the
         # other end of the pipe is gone.
         self._process = subprocess.Popen(
-            [_program(), *words],
+            [str(programs.find(PROGRAM)), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -24,10 +24,9 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import guide, output
+from xsmmu import guide, output, programs
 from xsmmu.digits import duration, ratio, short
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.record import FOLDER_VARIABLE, PACKAGE, PREFIX
 
 KERNEL: Final = ("kernel-strict", "kernel-lazy")
 """Models of the kernel's own modes."""
@@ -61,16 +60,6 @@ class Unit:
 
 
 # -- the cache -------------------------------------------------------------------------------------
-
-
-def program() -> Path:
-    """The program; an error if it is not installed."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    places = [Path(folder)] if folder else [PREFIX / "libexec/xsmmu", Path("/usr/libexec/xsmmu")]
-    for place in places:
-        if (place / PROGRAM).is_file():
-            return place / PROGRAM
-    raise UserError(f"{PROGRAM} is not installed: install the package {PACKAGE}", code="not-installed")
 
 
 def digest(file: Path) -> str:
@@ -391,7 +380,7 @@ def replay(
     units = units_of(recordings, [name for name in policies.split(",") if name], aware)
     if not units:
         raise UserError("--policy names no policy: name at least one", code="usage")
-    results = replayed(units, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, program())
+    results = replayed(units, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, programs.find(PROGRAM))
     if form == "table":
         _print_table(results)
         return

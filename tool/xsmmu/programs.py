@@ -12,8 +12,9 @@ from xsmmu.errors import UserError
 PACKAGE: Final = "xsmmu-trace"
 FOLDER_VARIABLE: Final = "XSMMU_PROGRAMS"
 """Variable with another folder of the programs, for a build that is not installed."""
-PREFIX: Final = Path(__file__).resolve().parents[3]
-"""Where the tool is installed: /usr, or the PREFIX of `make install`."""
+_ABOVE: Final = Path(__file__).resolve().parents
+PREFIX: Final = _ABOVE[min(3, len(_ABOVE) - 1)]
+"""Where the tool is installed: /usr, or the PREFIX of `make install`. A copy near the root has no such folder."""
 DEBIAN: Final = Path("/usr")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.python.test_report import Page
+from tests.python.pages import Page
 
 from xsmmu.errors import UserError
 from xsmmu_lab.report import page as report

@@ -33,6 +33,7 @@ from xsmmu import replay as command
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.programs import FOLDER_VARIABLE
+from xsmmu.replayed import KERNEL
 from xsmmu_lab import policies
 from xsmmu_lab.setup import replay
 
@@ -104,7 +105,7 @@ def test_polls_of_64(replayed: Replayed, policy: str) -> None:
 
 def test_all_policies_are_tested() -> None:
     assert {*POLLS} == {*ALL}
-    assert {*policies.names()} == {*guide.POLICIES} == {*ALL} - {*command.KERNEL}
+    assert {*policies.names()} == {*guide.POLICIES} == {*ALL} - {*KERNEL}
     assert {*policies.waiting()} == {*command.WAITING}
 
 
@@ -450,7 +451,7 @@ def test_any_events_can_be_replayed(tmp_path: Path, seed: int) -> None:
     found = [player(file, policy) for policy in ALL]
     found += [player(file, "fused", *words.split()) for words in ("--aware --copy-bytes 4096", "--window-us 3")]
     assert len({(each["maps"], each["pages_mapped"]) for each in found}) == 1
-    assert len({each["pages_unmapped"] for each in found if each["policy"] not in command.KERNEL}) == 1
+    assert len({each["pages_unmapped"] for each in found if each["policy"] not in KERNEL}) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,46 +5,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.python.pages import Page
 
 from xsmmu_lab.report import page as report
 from xsmmu_lab.report import plots, view
 from xsmmu_lab.report.view import BASELINES, SummaryError
 
 Summary = dict[str, Any]
-VOID = {"meta", "br", "link", "img", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """Checks that tags are balanced, and collects data for the tests."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.feed(html)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open and "script" not in self.open:
-            self.words += f" {data}"
 
 
 @pytest.fixture(scope="module")

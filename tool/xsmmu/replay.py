@@ -24,12 +24,11 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import guide, output, programs
-from xsmmu.digits import duration, ratio, short
+from xsmmu import guide, output, programs, replay_page, replayed
+from xsmmu.digits import short
 from xsmmu.errors import UserError, unknown_name
+from xsmmu.replayed import KERNEL
 
-KERNEL: Final = ("kernel-strict", "kernel-lazy")
-"""Models of the kernel's own modes."""
 POLICIES: Final = (*KERNEL, *guide.POLICIES)
 DEFAULT: Final = ",".join(name for name in POLICIES if name not in guide.RESEARCH)
 WAITING: Final = ("xsmmu", "fused", "fused-identity", "fands")
@@ -193,7 +192,7 @@ def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:
     return UserError(f"{unit.name}: {PROGRAM} {how}", lines, code="failed")
 
 
-def replayed(units: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
+def replay_all(units: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
     """The results of all units, from the cache or by runs; results stay in the cache if another unit fails."""
     hashes = {file: digest(file) for file in dict.fromkeys(unit.file for unit in units)}
     keys = {unit: key_of(unit, hashes[unit.file], digest(tool)) for unit in units}
@@ -271,68 +270,6 @@ def _shown(total: int, done: int) -> Iterator[_Show]:
         yield show
 
 
-# -- results ---------------------------------------------------------------------------------------
-
-COLUMNS: Final = (
-    "POLICY",
-    "LEVEL",
-    "COMMANDS/PAGE",
-    "EXPOSED p50",
-    "p99",
-    "MAX",
-    "HELD PAGES",
-    "TABLES",
-    "REGIONS/1000",
-)
-
-
-def row(unit: Unit, result: Result) -> list[str]:
-    """A line of the table."""
-    exposed = result["exposure_ns"]
-    return [
-        unit.name,
-        result["level"],
-        ratio(result["commands_per_page_unmapped"]),
-        *(duration(exposed[name]) for name in ("p50", "p99", "max")),
-        short(result["memory_held_pages"]["max"]),
-        short(result["table_pages"]["max"]),
-        short(result["regions_per_1000_maps"]),
-    ]
-
-
-def notes(result: Result) -> Iterator[str]:
-    """What a reader of the table must know of the recording."""
-    damage = result["damage"]
-    if damage["cut"]:
-        yield "the recording is cut: its end is missing"
-    if damage["blocks"]:
-        yield f"{damage['blocks']:,} damaged blocks ({damage['bytes']:,} bytes) were left out"
-    if damage["lost_events"]:
-        yield f"the recorder lost {damage['lost_events']:,} events"
-    for kind, left in result["not_replayed"].items():
-        first = left["first"]
-        yield (
-            f"{left['count']:,} x {kind.replace('_', ' ')}, first at event {first['event']:,} "
-            f"({first['ns'] / 1e9:.6f} s, CPU {first['cpu']}, device {first['device']}, address {first['iova']:#x})"
-        )
-
-
-def _print_table(results: Mapping[Unit, Result]) -> None:
-    files = list(dict.fromkeys(unit.file for unit in results))
-    for number, file in enumerate(files):
-        mine = {unit: result for unit, result in results.items() if unit.file == file}
-        some = next(iter(mine.values()))
-        if number:
-            click.echo()
-        click.echo(
-            f"{file}: {some['events']:,} events in {some['recording_ns'] / 1e9:.3f} s, "
-            f"{some['pages_mapped']:,} pages mapped, {some['pages_unmapped']:,} unmapped"
-        )
-        output.table(COLUMNS, [row(unit, result) for unit, result in mine.items()])
-        for note in notes(some):
-            click.echo(f"note: {note}")
-
-
 # -- the command -----------------------------------------------------------------------------------
 
 
@@ -361,9 +298,16 @@ def cache_folder() -> Path:
 @click.option("--aware", is_flag=True, help="Also replay as if the drivers were batch-aware, where it matters.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Replays at the same time; default: CPUs.")
 @click.option("--cache", "folder", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="Also write a page: a picture, table and notes.")
 @output.option
 def replay(
-    recordings: tuple[Path, ...], policies: str, aware: bool, jobs: int | None, folder: Path | None, form: str
+    recordings: tuple[Path, ...],
+    policies: str,
+    aware: bool,
+    jobs: int | None,
+    folder: Path | None,
+    page: Path | None,
+    form: str,
 ) -> None:
     """Replay recorded DMA traffic under each policy.
 
@@ -375,14 +319,19 @@ def replay(
     Examples:
       xsmmu replay eth1.dma
       xsmmu replay eth1.dma --policy kernel-lazy,fused --aware
+      xsmmu replay eth1.dma --aware --html eth1.html
       xsmmu replay *.dma --jobs 8 -o json > results.json
     """
     units = units_of(recordings, [name for name in policies.split(",") if name], aware)
     if not units:
         raise UserError("--policy names no policy: name at least one", code="usage")
-    results = replayed(units, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, programs.find(PROGRAM))
+    if page:
+        replay_page.check(page, recordings)
+    found = replay_all(units, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, programs.find(PROGRAM))
+    results = [{"file": str(unit.file), **result} for unit, result in found.items()]
+    if page:
+        replay_page.write(page, results)
     if form == "table":
-        _print_table(results)
-        return
-    rows = ({"file": str(unit.file), **result} for unit, result in results.items())
-    output.emit(form, "replay", "replays", rows)
+        replayed.print_tables(results)
+    else:
+        output.emit(form, "replay", "replays", results)

@@ -28,58 +28,31 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path as MplPath
 
+from xsmmu import colours
 from xsmmu.native import HARDWARE_WAIT_NS
 from xsmmu_lab.report import nanoseconds
 from xsmmu_lab.report.nanoseconds import in_us
 from xsmmu_lab.report.view import ALWAYS, LEVELS, Run, View, Workload, show, show_inv
 
-INK: Final = "#1b1f25"
-MUTED: Final = "#5a6370"
-GRID: Final = "#dfe3e8"
-PAPER: Final = "#fefefe"
-MAP_BAR: Final = "#9db4cc"
-UNMAP_BAR: Final = "#3c5a7d"
+INK: Final = colours.LIGHT["--ink"]
+MUTED: Final = colours.LIGHT["--muted"]
+GRID: Final = colours.LIGHT["--grid"]
+PAPER: Final = colours.LIGHT["--paper"]
+MAP_BAR: Final = colours.LIGHT["--map"]
+UNMAP_BAR: Final = colours.LIGHT["--unmap"]
 LEVEL_STYLE: Final[dict[str, tuple[str, str]]] = {
-    "strict": ("#0b62a4", "s"),
-    "held": ("#00785a", "o"),
-    "bounded": ("#a86400", "^"),
-    "lazy": ("#c43e00", "D"),
-    "none": ("#6a6a6a", "X"),
+    level: (colours.LIGHT[f"--{level}"], marker)
+    for level, marker in {"strict": "s", "held": "o", "bounded": "^", "lazy": "D", "none": "X"}.items()
 }
 """Colour and marker of a level."""
 
-CSS_NAMES: Final[dict[str, str]] = {
-    INK: "--ink",
-    MUTED: "--muted",
-    GRID: "--grid",
-    PAPER: "--paper",
-    MAP_BAR: "--map",
-    UNMAP_BAR: "--unmap",
-    **{colour: f"--{level}" for level, (colour, _) in LEVEL_STYLE.items()},
-}
+CSS_NAMES: Final[dict[str, str]] = {colour: variable for variable, colour in colours.LIGHT.items()}
 """The CSS variable that replaces each colour in an SVG."""
-
-_DARK: Final[dict[str, str]] = {
-    "--ink": "#e4e8ed",
-    "--muted": "#9aa5b1",
-    "--grid": "#333b45",
-    "--paper": "#14181d",
-    "--map": "#54708f",
-    "--unmap": "#a9c6e6",
-    "--strict": "#5fb0f0",
-    "--held": "#3cc79c",
-    "--bounded": "#e0a040",
-    "--lazy": "#ff8552",
-    "--none": "#a8a8a8",
-}
-"""The colours on a dark page."""
 
 
 def styles() -> tuple[str, str]:
     """The colours as CSS, on a light and on a dark page."""
-    light = " ".join(f"{variable}: {colour};" for colour, variable in CSS_NAMES.items())
-    dark = " ".join(f"{variable}: {colour};" for variable, colour in _DARK.items())
-    return light, dark
+    return colours.css(colours.LIGHT), colours.css(colours.DARK)
 
 
 _RC: Final[dict[Any, Any]] = {

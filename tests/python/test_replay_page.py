@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The page of `xsmmu replay --html`: one file, with its figures in words, too."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.python import fake_replay
+from tests.python.pages import Page
+
+from xsmmu import replay, replay_page, replay_plot, replayed
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+from xsmmu.replay_plot import Axis
+
+
+def result(policy: str, level: str, commands: float, p99: int, **more: Any) -> dict[str, Any]:
+    """A replay with these figures."""
+    found = copy.deepcopy(fake_replay.RESULT) | {"file": "eth1.xsr", "policy": policy, "level": level, **more}
+    found["exposure_ns"] |= {"p99": p99}
+    return found | {"commands_per_page_unmapped": commands}
+
+
+RESULTS = (
+    result("kernel-strict", "strict", 1.0, 0),
+    result("kernel-lazy", "lazy", 0.0039, 12_000_000),
+    result("copy", "strict", 0.0, 0),
+    result("strict", "strict", 1.0, 0),
+    result("fused", "held", 0.0156, 6400),
+    result("fused", "strict", 0.0156, 6400, aware=True),
+    result("fands", "bounded", 0.0156, 6300),
+)
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return replay_page.html(RESULTS)
+
+
+def test_the_page_is_whole_and_loads_nothing(html: str) -> None:
+    page = Page(html)
+    ids = Counter(attrs["id"] for _, attrs in page.attributes if "id" in attrs)
+    assert max(ids.values()) == 1
+    for tag, attrs in page.attributes:
+        assert tag not in ("link", "img", "iframe", "script", "use", "a")
+        assert not {"src", "href", "xlink:href"} & {*attrs}
+        for name in (attrs.get("aria-labelledby") or "").split():
+            assert name in ids
+    assert "default-src 'none'" in html
+    assert not re.search(r"url\(|@import|https?:", html)
+
+
+def test_the_picture_has_words(html: str) -> None:
+    [picture] = [attrs for _, attrs in Page(html).attributes if attrs.get("role") == "img"]
+    title, words = (picture["aria-labelledby"] or "").split()
+    assert re.search(rf'<title id="{title}">Commands for each page against exposure</title>', html)
+    found = re.search(rf'<desc id="{words}">(.*)</desc>', html)
+    assert found
+    assert found[1].split("; ") == [
+        "kernel-strict (strict): 1.0000 commands a page, p99 of exposure 0",
+        "kernel-lazy (lazy): 0.0039 commands a page, p99 of exposure 12.0ms",
+        "copy (strict): 0.0000 commands a page, p99 of exposure 0",
+        "strict (strict): 1.0000 commands a page, p99 of exposure 0",
+        "fused (held): 0.0156 commands a page, p99 of exposure 6.40us",
+        "fused (aware) (strict): 0.0156 commands a page, p99 of exposure 6.40us",
+        "fands (bounded): 0.0156 commands a page, p99 of exposure 6.30us",
+    ]
+
+
+def test_the_table_has_all_replays(html: str) -> None:
+    rows = re.findall(r'<tr><th scope="row">(.*?)</tr>', html)
+    assert [re.sub(r"(<[^>]*>)+", "|", row).strip("|").split("|") for row in rows] == [
+        replayed.row(each) for each in RESULTS
+    ]
+    heads = re.findall(r'<th scope="col"', html)
+    assert len(heads) == len(replayed.COLUMNS)
+
+
+def test_light_dark_and_print(html: str) -> None:
+    light, dark = re.findall(r":root \{(.*?)\}", html)
+    used = set(re.findall(r"var\((--\w+)\)", html))
+    for scheme in (light, dark):
+        assert used <= set(re.findall(r"(--\w+):", scheme))
+    assert "@media print" in html
+
+
+def test_names_are_escaped() -> None:
+    html = replay_page.html([{**RESULTS[0], "file": '"><script>alert(1)</script>'}])
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    Page(html)
+
+
+def test_what_was_not_replayed() -> None:
+    left = copy.deepcopy(RESULTS[0])
+    left["not_replayed"]["gap"] = {"count": 2, "first": {"event": 5, "ns": 5000, "cpu": 1, "device": 0, "iova": 0}}
+    whole = {**RESULTS[0], "not_replayed": {}}
+    both = "1 x unmap without map, first at event 2 (0.000000 s, CPU 0, device 0, address 0x1000)"
+    one = "kernel-strict: 2 x gap, first at event 5 (0.000005 s, CPU 1, device 0, address 0x0)"
+    assert [*replayed.notes([left, RESULTS[4]])] == [both, one]
+    page = replay_page.html([left, RESULTS[4]])
+    assert re.findall(r"<li>(.*)</li>", page) == [both, one]
+    assert "Nothing: all events of the recording." in replay_page.html([whole])
+
+
+def test_each_recording_has_its_part() -> None:
+    html = replay_page.html([*RESULTS, *({**each, "file": "nvme.xsr"} for each in RESULTS)])
+    assert re.findall(r"<h2>(.*)</h2>", html)[:2] == ["eth1.xsr", "nvme.xsr"]
+    assert html.count("<svg ") == html.count("<table>") == 2
+    ids = re.findall(r' id="(.*?)"', html)
+    assert len(ids) == len({*ids}) == 4
+
+
+# -- the picture ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [(0.0,), (5.0,), (1.0, 10.0), (0.0, 3e-5, 7e8), (0.0, 0.0)])
+def test_an_axis_has_a_place_for_each_value(values: Sequence[float]) -> None:
+    axis = Axis.of(values, 420, 50)
+    places = [axis.place(value) for value in values]
+    assert all(50 <= place <= 420 for place in places)
+    assert [*sorted(places, reverse=True)] == places
+    ticks = axis.ticks(str)
+    assert 2 <= len(ticks) <= 9
+    assert any(name == "0" for _, name in ticks) == (0.0 in values)
+    if 0.0 in values:
+        assert axis.place(0) > axis.gap > axis.place(10.0**axis.low)
+
+
+def test_markers_tell_level_kernel_and_driver(html: str) -> None:
+    found = re.findall(r'class="([\w ]+)"><title>(\S+(?: \(aware\))?) \(', html)
+    assert sorted(found) == sorted(
+        [
+            ("strict kernel", "kernel-strict"),
+            ("lazy kernel", "kernel-lazy"),
+            ("strict", "copy"),
+            ("strict", "strict"),
+            ("held", "fused"),
+            ("strict", "fused (aware)"),
+            ("bounded", "fands"),
+        ]
+    )
+    assert html.count('class="dot"') == 2  # of the marker and of the legend
+
+
+def test_markers_of_a_place_stand_side_by_side(html: str) -> None:
+    places = {
+        name: (float(x), float(y)) for x, y, name in re.findall(r"translate\((\S+) (\S+)\)[^<]*<title>(\S+)", html)
+    }
+    assert places["strict"][0] - places["kernel-strict"][0] == pytest.approx(replay_plot.NEAR)
+    assert places["strict"][1] == places["kernel-strict"][1] < places["copy"][1]
+
+
+def test_names_do_not_cover_each_other() -> None:
+    near = [result(f"policy-{at}", "held", 0.01 * 1.05**at, 1000 + 40 * at) for at in range(12)]
+    picture = replay_plot.svg(near, 1)
+    names = re.findall(r'<text x="(\S+)" y="(\S+)" text-anchor="middle" class="name">(.*?)</text>', picture)
+    assert ", ".join(name.rstrip(",") for _, _, name in names).count("policy-") == len(near)
+    boxes = [
+        replay_plot.Box(float(x) - 3 * len(name), float(y) - 10, 6 * len(name), replay_plot.ROW - 2)
+        for x, y, name in names
+    ]
+    assert not any(one.covers(other) for at, one in enumerate(boxes) for other in boxes[:at])
+    assert all(box.x > 0 and box.x + box.width < replay_plot.WIDTH for box in boxes)
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fake_replay.install(tmp_path / "programs", monkeypatch)
+    (tmp_path / "eth1.xsr").write_bytes(b"")
+    return tmp_path / "eth1.xsr"
+
+
+def run(*words: object) -> str:
+    made = CliRunner().invoke(app, ["replay", *map(str, words)], catch_exceptions=False, standalone_mode=False)
+    return made.stdout
+
+
+def test_the_page_comes_beside_the_output(recording: Path, tmp_path: Path) -> None:
+    page = tmp_path / "eth1.html"
+    plain = run(recording, "--policy", "fused", "-o", "json")
+    assert run(recording, "--policy", "fused", "--html", page, "-o", "json") == plain
+    first = page.read_text()
+    Page(first)
+    assert f"<h2>{recording}</h2>" in first
+    assert run(recording, "--policy", "fused", "--html", page).startswith(f"{recording}: 8 events")
+    assert page.read_text() == first
+
+
+def test_other_files_are_not_replaced(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unused(*_: object) -> None:
+        raise AssertionError("work has begun")
+
+    monkeypatch.setattr(replay, "replay_all", unused)
+    other = tmp_path / "other"
+    other.write_text("mine")
+    for page in (recording, other, tmp_path):
+        with pytest.raises(UserError, match="is no page of xsmmu replay: name another file"):
+            run(recording, "--html", page)
+    with pytest.raises(UserError, match="there is no folder"):
+        run(recording, "--html", tmp_path / "none/page.html")
+    assert (recording.read_bytes(), other.read_text()) == (b"", "mine")

@@ -317,10 +317,10 @@ def replay(
 
     \b
     Examples:
-      xsmmu replay eth1.dma
-      xsmmu replay eth1.dma --policy kernel-lazy,fused --aware
-      xsmmu replay eth1.dma --aware --html eth1.html
-      xsmmu replay *.dma --jobs 8 -o json > results.json
+      xsmmu replay eth1.xsr
+      xsmmu replay eth1.xsr --policy kernel-lazy,fused --aware
+      xsmmu replay eth1.xsr --aware --html eth1.html
+      xsmmu replay *.xsr --jobs 8 -o json > results.json
     """
     units = units_of(recordings, [name for name in policies.split(",") if name], aware)
     if not units:

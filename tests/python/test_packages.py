@@ -168,10 +168,15 @@ def test_completion_knows_commands_and_options(tool_in_root: Path) -> None:
 def every_command() -> Iterator[tuple[str, click.Command]]:
     """The installed tool's commands, by the names of their man pages."""
     yield "xsmmu", app
-    for name, command in app.commands.items():
+    yield from _below("xsmmu", app)
+
+
+def _below(above: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
         if name not in LAB:
-            assert not isinstance(command, click.Group)
-            yield f"xsmmu-{name}", command
+            yield f"{above}-{name}", command
+            if isinstance(command, click.Group):
+                yield from _below(f"{above}-{name}", command)
 
 
 def test_every_command_and_option_has_its_place_in_a_man_page(tool_in_root: Path) -> None:

@@ -75,6 +75,8 @@ class Machine:
     """Drivers of drivers/drivers.toml that the scripts load."""
     files: Callable[[Path], Mapping[str, bytes]] = lambda _source: {}
     """More programs and their dependencies, by path; the argument is `source`."""
+    hears: Callable[[Record], list[str]] = lambda _record: []
+    """Checks what a script emits as an event `heard`, on the host; returns failures of the running case."""
     timeout_s: float = 420
     quiet_s: float = 180
     """A guest that is silent for so many seconds hangs."""
@@ -231,6 +233,8 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
                 oracle.compare_devices(record["what"], ours, theirs)
             except UserError as error:
                 wrong.append(error.message)
+        elif record["event"] == "heard":
+            wrong.extend(what.hears(record))
         elif record["event"] == "case":
             if "marker" in record:
                 await guest.wait_for_marker(record["marker"])

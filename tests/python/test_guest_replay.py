@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module's counts in a guest, and those of a replay of what the guest has recorded meanwhile.
+
+Each comparison prints a row of the table in docs/replay.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.python import guests
+from tests.python.recordings import Player
+
+from xsmmu_lab import replay, trace
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.guest import Record
+
+DEFAULT, OTHERS = kernels.table()[0], ("6.1", "7.2")
+FIXED: Final = {
+    "maps": "maps",
+    "unmaps": "unmaps",
+    "mapped_pages": "pages_mapped",
+    "unmapped_pages": "pages_unmapped",
+}
+"""Counts that do not depend on time: the module's name, and the replay's."""
+CAUSES: Final = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
+SCOPES: Final = ("page", "domain")
+SHARE: Final = 0.02
+"""Counts that depend on time, on polls, or on the place of pages may differ by this share."""
+LATE: Final = 2
+"""Flushes of timers, and their commands, that may differ where the share is less: in a guest an interrupt that unmaps
+delays the timer, so one flush covers what a replay flushes by two."""
+HOLDING: Final = ("xsmmu", "fused")
+"""Policies that flush an unmap at once if its memory cannot be held. A recording does not name such memory."""
+HOLDING_SHARE: Final = 0.05
+"""The share for their commands for pages: pages that are flushed at once leave gaps in ranges, or shorten them."""
+FOLDER: Final = "KEEP_RECORDINGS"
+"""Environment variable: a folder for the recordings."""
+
+Counts = dict[str, int]
+
+
+def replayed(record: Record) -> Counts:
+    """The module's counts, by its names, of a replay of a record's recording under the guest's policy."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(os.environ.get(FOLDER, temporary))
+        file = folder / f"{record['driver']}-{record['work']}-{record['policy']}.xsr"
+        file.write_bytes(base64.b64decode(record["recording"]))
+        found = Player(replay.compiled())(file, record["policy"])
+    assert not found["not_replayed"], found["not_replayed"]
+    counts = {name: found[theirs] for name, theirs in FIXED.items()}
+    counts |= {f"flush_{cause}": found["flushes"][cause] for cause in CAUSES}
+    return counts | {f"inv_{scope}": found["commands"][scope] for scope in SCOPES}
+
+
+def row(record: Record, guest: Counts, replay_: Counts) -> str:
+    """A row of the table."""
+
+    def pair(name: str, text: str) -> str:
+        ours, theirs = guest[name], replay_[name]
+        return "" if not ours and not theirs else f"{text} {ours}" if ours == theirs else f"{text} {ours} / {theirs}"
+
+    cells = [
+        f"{record['driver']}, {record['work'].replace('_', ' ')}",
+        record["policy"],
+        pair("unmaps", "").strip(),
+        pair("unmapped_pages", "").strip(),
+        ", ".join(filter(None, (pair(f"flush_{cause}", cause) for cause in CAUSES))),
+        ", ".join(filter(None, (pair(f"inv_{scope}", scope) for scope in SCOPES))),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def unheld(record: Record, guest: Counts, replay_: Counts) -> Counts:
+    """Flushes and commands of unmaps of memory that cannot be held, which a recording does not name.
+
+    Each is of a single buffer, so its flush is one command for pages.
+    """
+    count = guest["flush_unmap"] - replay_["flush_unmap"] if record["policy"] in HOLDING else 0
+    return {"flush_unmap": count, "inv_page": count}
+
+
+def tolerance(policy: str, name: str, count: int) -> float:
+    """The difference that is allowed."""
+    if name in FIXED or policy == "strict":
+        return 0
+    if name == "inv_page" and policy in HOLDING:
+        return HOLDING_SHARE * count
+    return max(SHARE * count, LATE if name in ("flush_time", "inv_domain") else 0)
+
+
+def hears(record: Record) -> list[str]:
+    """Compare the counts of the guest with a replay."""
+    before, after = (record[name]["stats"] for name in ("before", "after"))
+    theirs = replayed(record)
+    ours = {name: after[name] - before[name] for name in theirs}
+    print(f"\n{row(record, ours, theirs)}", flush=True)
+    # A replay does not detach the device; the timer flushes what the detach drains.
+    for counts in (ours, theirs):
+        counts["flush_time"] += counts.pop("flush_drain")
+    more = unheld(record, ours, theirs)
+    # Most unmaps of pings are of such memory: then polls have nothing to flush.
+    only_fixed = record["work"] == "ping_both" and record["policy"] in HOLDING
+    wrong = ["a replay flushes more often in unmaps than the guest"] if more["flush_unmap"] < 0 else []
+    for name, count in ours.items():
+        wanted = theirs[name] + more.get(name, 0)
+        if only_fixed and name not in FIXED:
+            continue
+        if abs(count - wanted) > tolerance(record["policy"], name, count):
+            wrong.append(f"{name} is {count} in the guest, {wanted} in the replay")
+    return [f"{record['driver']}, {record['work']}, {record['policy']}: {text}" for text in wrong]
+
+
+def files(_source: Path) -> Mapping[str, bytes]:
+    return {"bin/xsmmu-record": trace.recorder().read_bytes()}
+
+
+def machine(pattern: str, kernel: str) -> guests.Machine:
+    # The other topic provides functions.
+    return guests.Machine(("record", "replay"), pattern, kernel=kernel, files=files, hears=hears, timeout_s=1200)
+
+
+SHORT = {f"replay {DEFAULT}": machine("^replay_of_a_nic$", DEFAULT)}
+LONG = {f"more {DEFAULT}": machine("^replay_of_(?!a_nic$)", DEFAULT)}
+LONG |= {f"replay {name}": machine("^replay_of_(received_pages|a_disk)$", name) for name in OTHERS}
+test_replay = guests.each_case({**SHORT, **LONG}, SHORT)

@@ -16,8 +16,7 @@ from typing import Final
 from tests.python import guests
 from tests.python.recordings import Player
 
-from xsmmu_lab import replay, trace
-from xsmmu_lab.setup import kernels
+from xsmmu_lab.setup import kernels, replay, trace
 from xsmmu_lab.vm.guest import Record
 
 DEFAULT, OTHERS = kernels.table()[0], ("6.1", "7.2")

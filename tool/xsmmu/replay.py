@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import threading
@@ -33,6 +34,10 @@ POLICIES: Final = (*KERNEL, *guide.POLICIES)
 DEFAULT: Final = ",".join(name for name in POLICIES if name not in guide.RESEARCH)
 WAITING: Final = ("xsmmu", "fused", "fused-identity", "fands")
 """Policies that wait for the flush of a batch-aware driver."""
+AWARE: Final = "+aware"
+"""Behind the name of such a policy in --policy: only as if the driver were batch-aware."""
+PRINTED: Final = {"parallel": (), "slurm": ("sbatch", "--job-name=xsmmu-replay", "--cpus-per-task=1", "--wrap")}
+"""Forms of printed commands, with the words before a command; sbatch wants the command as one word."""
 PROGRAM: Final = "xsmmu-replay"
 BROKEN, USAGE, FILE = 1, 2, 3
 """Exit statuses of the program."""
@@ -52,6 +57,11 @@ class Unit:
     def name(self) -> str:
         """The policy, for people."""
         return f"{self.policy} (aware)" if self.aware else self.policy
+
+    @property
+    def word(self) -> str:
+        """The policy as in --policy."""
+        return self.policy + AWARE * self.aware
 
     def words(self) -> list[str]:
         """Arguments of the program besides the file."""
@@ -275,16 +285,25 @@ def _shown(total: int, done: int) -> Iterator[_Show]:
 
 def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool) -> list[Unit]:
     """All units, in the order of the table."""
+    wanted: list[tuple[str, bool]] = []
     for name in names:
-        if name not in POLICIES:
+        policy = name.removesuffix(AWARE)
+        if policy not in POLICIES:
             raise unknown_name("policy", name, POLICIES)
-    units = []
-    for file in recordings:
-        for name in dict.fromkeys(names):
-            units.append(Unit(file, name, False))
-            if aware and name in WAITING:
-                units.append(Unit(file, name, True))
-    return units
+        if name != policy and policy not in WAITING:
+            raise UserError(f"{policy} is the same with batch-aware drivers: leave out {AWARE}", code="usage")
+        wanted.append((policy, name != policy))
+        if aware and policy in WAITING:
+            wanted.append((policy, True))
+    return [Unit(file, *each) for file in recordings for each in dict.fromkeys(wanted)]
+
+
+def commands(units: Iterable[Unit], cache: Path, form: str) -> Iterator[str]:
+    """A command line for each unit, which fills the cache from any folder."""
+    for unit in dict.fromkeys(units):
+        words = ["xsmmu", "replay", str(unit.file.absolute()), "--policy", unit.word]
+        line = shlex.join([*words, "--cache", str(cache.absolute()), "--jobs", "1"])
+        yield shlex.join([*PRINTED[form], line]) if PRINTED[form] else line
 
 
 def cache_folder() -> Path:
@@ -299,6 +318,9 @@ def cache_folder() -> Path:
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Replays at the same time; default: CPUs.")
 @click.option("--cache", "folder", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Also write a page: a picture, table and notes.")
+@click.option(
+    "--print", "printed", type=click.Choice([*PRINTED]), help="Print a command for each replay, for a cluster."
+)
 @output.option
 def replay(
     recordings: tuple[Path, ...],
@@ -307,6 +329,7 @@ def replay(
     jobs: int | None,
     folder: Path | None,
     page: Path | None,
+    printed: str | None,
     form: str,
 ) -> None:
     """Replay recorded DMA traffic under each policy.
@@ -315,16 +338,27 @@ def replay(
     the kernel's two modes by a model; neither the module nor a device is used. Finished results are kept: the same
     command continues after a stop.
 
+    POLICY+aware in --policy replays only as if the drivers were batch-aware. --print makes commands that fill the
+    folder of --cache; afterwards the same command without --print shows all results.
+
     \b
     Examples:
       xsmmu replay eth1.xsr
       xsmmu replay eth1.xsr --policy kernel-lazy,fused --aware
       xsmmu replay eth1.xsr --aware --html eth1.html
       xsmmu replay *.xsr --jobs 8 -o json > results.json
+      xsmmu replay *.xsr --print parallel | parallel -j 8
+      xsmmu replay *.xsr --cache /shared/replays --print slurm | sh
     """
     units = units_of(recordings, [name for name in policies.split(",") if name], aware)
     if not units:
         raise UserError("--policy names no policy: name at least one", code="usage")
+    if printed:
+        if page or form != "table":
+            raise UserError("--print excludes --html and -o: run the same command without --print later", code="usage")
+        for line in commands(units, folder or cache_folder(), printed):
+            click.echo(line)
+        return
     if page:
         replay_page.check(page, recordings)
     found = replay_all(units, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, programs.find(PROGRAM))

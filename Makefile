@@ -17,7 +17,7 @@ comma := ,
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine allocators clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices recordings tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine allocators clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -70,6 +70,10 @@ test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=100
 
 test-devices: ## ahci, xhci, sdhci, vmxnet3 and virtio under each policy, which changes under load
 	@$(python) -m pytest -v -m long tests/python/test_guest_devices.py
+
+recordings: ## record NICs and a disk in a guest under each policy [FOLDER=results/recordings]
+	@export KEEP_RECORDINGS='$(abspath $(or $(FOLDER),results/recordings))'; mkdir -p "$$KEEP_RECORDINGS"; \
+		$(python) -m pytest -v -m long -k more tests/python/test_guest_replay.py
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m checks.tidy

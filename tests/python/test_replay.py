@@ -35,6 +35,7 @@ from xsmmu.errors import UserError
 from xsmmu.programs import FOLDER_VARIABLE
 from xsmmu.replayed import KERNEL
 from xsmmu_lab import policies
+from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import replay
 
 pytestmark = pytest.mark.early
@@ -44,6 +45,9 @@ ALL: Final = command.POLICIES
 NOTHING: Final[dict[str, int]] = dict.fromkeys(("unmap", "block", "poll", "full", "time", "explicit", "drain"), 0)
 TIMER_NS: Final = 875_000
 """A window of 1 ms, less an eighth for a late timer."""
+
+RECORDINGS: Final = PROJECT / "tests/trace/recordings"
+GUESTS: Final = ("e1000e-receive-lazy", "igb-ping_both-lazy", "nvme-read_and_write-lazy")
 
 Result = dict[str, Any]
 Replayed = Callable[..., Result]
@@ -351,6 +355,17 @@ def test_totals_are_the_same_under_all_policies(player: Player, tmp_path: Path) 
         assert each["exposure_ns"]["pages"] + each["pages_revived"] <= each["pages_unmapped"], policy
         assert each["iova_held_pages"]["end"] == each["memory_held_pages"]["end"] == 0
     assert player(file, "fused") == found["fused"]
+
+
+@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize("name", GUESTS)
+def test_recordings_of_guests(player: Player, name: str, policy: str) -> None:
+    """Made by `make recordings`, each from before the driver is bound until after it is unbound."""
+    found = player(RECORDINGS / f"{name}.xsr", policy)
+    assert found["not_replayed"] == {}
+    assert not found["damage"]["cut"]
+    assert found["pages_still_mapped"] == 0
+    assert found["pages_mapped"] == found["pages_unmapped"] > 300
 
 
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:

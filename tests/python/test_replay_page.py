@@ -104,9 +104,10 @@ def test_what_was_not_replayed() -> None:
     whole = {**RESULTS[0], "not_replayed": {}}
     both = "1 x unmap without map, first at event 2 (0.000000 s, CPU 0, device 0, address 0x1000)"
     one = "kernel-strict: 2 x gap, first at event 5 (0.000005 s, CPU 1, device 0, address 0x0)"
-    assert [*replayed.notes([left, RESULTS[4]])] == [both, one]
+    held = f"fused: {replayed.UNDERSTATED}"
+    assert [*replayed.notes([left, RESULTS[4]])] == [both, one, held]
     page = replay_page.html([left, RESULTS[4]])
-    assert re.findall(r"<li>(.*)</li>", page) == [both, one]
+    assert re.findall(r"<li>(.*)</li>", page) == [both, one, held]
     assert "Nothing: all events of the recording." in replay_page.html([whole])
 
 

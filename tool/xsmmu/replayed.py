@@ -57,6 +57,13 @@ def traffic(result: Result) -> str:
     )
 
 
+UNDERSTATED: Final = (
+    "too few commands if the driver maps slab memory, as for heads of sent packets: the module cannot hold this memory "
+    "and flushes each unmap of it at once; a recording does not say which memory is slab"
+)
+"""Of a replay at level held."""
+
+
 def notes(results: Sequence[Result]) -> Iterator[str]:
     """What a reader must know of a recording; a note that is not true of all replays names those of which it is."""
     found: dict[str, list[str]] = {}
@@ -68,6 +75,8 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _notes(result: Result) -> Iterator[str]:
+    if result["level"] == "held":
+        yield UNDERSTATED
     damage = result["damage"]
     if damage["cut"]:
         yield "the recording is cut: its end is missing"

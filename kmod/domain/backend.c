@@ -187,6 +187,9 @@ static void choose_window(struct xs_engine_config *engine)
 static void grow_table(struct xs_backend *backend)
 {
 	u64 iova = (backend->engine.identity.first - 1) << PAGE_SHIFT;
+	struct iommu_domain *domain = backend->domain.now;
+	struct iommu_iotlb_gather gather;
+	size_t removed = PAGE_SIZE;
 	void *page;
 
 	if (!backend->domain.iommu.grows || !backend->engine.identity.tables)
@@ -194,9 +197,12 @@ static void grow_table(struct xs_backend *backend)
 	page = (void *)get_zeroed_page(GFP_KERNEL);
 	if (!page)
 		return;
-	if (iommu_map(backend->domain.now, iova, virt_to_phys(page), PAGE_SIZE, IOMMU_READ,
-		      GFP_KERNEL) ||
-	    iommu_unmap(backend->domain.now, iova, PAGE_SIZE) == PAGE_SIZE)
+	if (!iommu_map(domain, iova, virt_to_phys(page), PAGE_SIZE, IOMMU_READ, GFP_KERNEL)) {
+		iommu_iotlb_gather_init(&gather);
+		removed = iommu_unmap_fast(domain, iova, PAGE_SIZE, &gather);
+		iommu_iotlb_sync(domain, &gather);
+	}
+	if (removed == PAGE_SIZE)
 		free_page((unsigned long)page);
 }
 

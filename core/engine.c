@@ -250,13 +250,13 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	 */
 	if (moves)
 		xs_engine_drain_caches(engine, !(mode & XS_MODE_LOCAL));
+	/* Calls under the old mode are over: a recall is for local pages that are back by now. */
+	xs_store(&engine->recall_due, false);
 	/*
 	 * A map reads @local without the lock. Because of quiesce() in xs_engine_settle(), a map
 	 * that sees XS_MODE_LOCAL from here on also sees that an earlier change, or a trim, took
 	 * the pages.
 	 */
-	/* Calls under the old mode are over: a recall is for local pages that are back by now. */
-	xs_store(&engine->recall_due, false);
 	xs_store(&engine->mode, mode);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }

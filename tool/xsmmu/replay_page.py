@@ -103,7 +103,7 @@ def _recordings(results: Sequence[Result]) -> Iterator[str]:
         yield f'<p class="sub">{escape(replayed.traffic(mine[0]))}</p>'
         yield f"<figure>\n{replay_plot.svg(mine, number)}\n</figure>"
         yield from _table(file, mine)
-        yield "<h3>Not replayed</h3>"
+        yield "<h3>Notes</h3>"
         found = [f"<li>{escape(note)}</li>" for note in replayed.notes(mine)]
         yield "\n".join(["<ul>", *found, "</ul>"]) if found else "<p>Nothing: all events of the recording.</p>"
 

@@ -547,6 +547,23 @@ static void bad_from_below(void)
 	world_end(world);
 }
 
+/* A bad unmap that reaches into the window by one page. */
+static void bad_at_first(void)
+{
+	struct world *world = begin(xs_policy_find("strict-identity"));
+	struct mapping all = { .pages = WORLD_WINDOW_PAGES - 1, .prot = PROT_READ_ }, first;
+
+	CHECK(driver_map(world, &all, LAST) && all.page == 0);
+	first = map_again(world, &all);
+	CHECK(first.iova == world->engine.identity.first << XS_PAGE_LG2);
+	CHECK(!driver_tear(world, first.iova - XS_PAGE_BYTES, 2, 0) && world_warnings() == 1);
+	CHECK(!world_reachable(world, first.iova));
+	driver_is_torn(world, &first);
+	driver_free(world, &first);
+	driver_unmap(world, &all, false);
+	world_end(world);
+}
+
 static void bad(void)
 {
 	bad_unmaps(xs_policy_find("strict-identity"));
@@ -1055,6 +1072,7 @@ const struct test identity_tests[] = {
 	{ "identity_changes", changes },
 	{ "identity_bad_unmaps", bad },
 	{ "identity_bad_from_below", bad_from_below },
+	{ "identity_bad_at_first", bad_at_first },
 	{ "identity_counts", counts },
 	{ "identity_no_memory", no_memory },
 	{ "identity_trim", trim },

@@ -465,13 +465,16 @@ static void check_recalled(const char *name, void (*take)(struct world *world))
 	const struct xs_policy *policy = xs_policy_find(name);
 	struct xs_tuning tuning = xs_tuning_default(policy);
 	struct world *world = begin(policy, 4, 4, LOW);
+	u32 mode;
 
 	for (u32 round = 0; round < 2; round++) {
 		be_idle(world);
 		CHECK(cpus_with_local(world) == 4 && !world->surplus);
 		take(world);
 		CHECK(world->surplus == 1);
+		mode = world->engine.mode;
 		world_trim(world, false);
+		CHECK(world->engine.mode == (mode & ~XS_MODE_LOCAL) && !world->engine.recall_due);
 		CHECK(!cpus_with_local(world) && !world->engine.space.taken);
 		unmap_many(world, map_all(world));
 		be_idle(world);
@@ -488,6 +491,22 @@ static void recalled(void)
 {
 	check_recalled("fused", take_pages);
 	check_recalled("fands", take_own);
+}
+
+/* A free block does not help a mapping of two blocks. */
+static void recalled_for_blocks(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 3, 2, LOW);
+	struct mapping large = { .pages = 2 * XS_BLOCK_PAGES, .prot = PROT_READ_ };
+
+	be_idle(world);
+	test_be_cpu(0);
+	CHECK(!driver_map(world, &large, LAST) && world->surplus == 1);
+	world_trim(world, false);
+	world->now_ns += 20000000;
+	CHECK(driver_map(world, &large, LAST));
+	driver_unmap(world, &large, true);
+	world_end(world);
 }
 
 static void refuse_memory(struct world *world)
@@ -679,55 +698,85 @@ static void reclaims_later(void)
 	world_end(world);
 }
 
-/* No CPU is visited again while a depot has more than its own magazines. */
-static void reclaims_over(void)
+/* Traffic of ranges of @pages pages: see reclaims_over(). */
+static void check_over(u32 pages)
 {
 	struct world *world = begin(xs_policy_find("strict"), 160, XS_RECLAIM_CPUS, 0);
 	const struct xs_engine *engine = &world->engine;
-	struct mapping lone = { .pages = 1 };
+	struct mapping lone = { .pages = pages };
+	u32 size = size_of(pages);
 
 	for (u32 cpu = XS_RECLAIM_CPUS; cpu--;)
-		cache_on(world, cpu, cpu ? 17 : 81, 1);
+		cache_on(world, cpu, cpu ? 17 : 81, pages);
 	/* No page is so low, and the map takes a magazine. */
 	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-	CHECK(engine->depots[0].full.count > engine->depots[0].full_max);
+	CHECK(engine->depots[size].full.count > engine->depots[size].full_max);
 	world_advance(world, 20000000);
-	cache_on(world, 1, 1, 1);
+	cache_on(world, 1, 1, pages);
 	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-	CHECK(engine->depots[0].full.count && xs_cache_count(&engine->cpus[1]->magazines[0]));
+	CHECK(engine->depots[size].full.count && xs_cache_count(&engine->cpus[1]->magazines[size]));
 	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-	CHECK(!engine->depots[0].full.count && !engine->space.taken);
+	CHECK(!engine->depots[size].full.count && !engine->space.taken);
 	/* The round has ended: until the next, maps leave the depots to traffic. */
-	cache_on(world, 0, 81, 1);
+	cache_on(world, 0, 81, pages);
 	for (u32 i = 0; i < 3; i++)
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-	CHECK(engine->depots[0].full.count == engine->depots[0].full_max);
+	CHECK(engine->depots[size].full.count == engine->depots[size].full_max);
+	world_end(world);
+}
+
+/* No CPU is visited again while a depot has more than its own magazines. */
+static void reclaims_over(void)
+{
+	check_over(1);
+	check_over(2);
+}
+
+/* A round that begins while magazines of the last are left visits as many CPUs at once as any. */
+static void reclaims_anew(void)
+{
+	struct world *world = begin(xs_policy_find("strict"), 160, TEST_CPUS, 0);
+	const struct xs_engine *engine = &world->engine;
+	const struct xs_cache *last = &engine->cpus[TEST_CPUS - 1]->magazines[0];
+	struct mapping lone = { .pages = 1 };
+
+	/* More than a map takes out of the depots. */
+	for (u32 cpu = TEST_CPUS / 2; cpu < TEST_CPUS; cpu++)
+		cache_on(world, cpu, 18, 1);
+	for (u32 i = 0; i < 2; i++)
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+	CHECK(xs_a64_read(&engine->reclaim_at) == TEST_CPUS && engine->depots[0].full.count);
+	cache_on(world, TEST_CPUS - 1, 1, 1);
+	world->now_ns += 10000000;
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1) && xs_cache_count(last));
+	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1) && !xs_cache_count(last));
 	world_end(world);
 }
 
 /*
- * A map gets a block that an idle CPU caches, as ranges of @pages pages, while traffic of single
- * pages keeps its depot full: neither the round nor the depot's share of the map's work lasts for
- * ever. The blocks of the traffic have a page each that stays mapped.
+ * A map gets a block that an idle CPU caches, as ranges of @pages pages, while traffic of ranges of
+ * @busy pages keeps its depot full: neither the round nor the depot's share of the map's work lasts
+ * for ever. The blocks of the traffic have a range each that stays mapped.
  */
-static void check_beside_traffic(u32 pages)
+static void check_beside_traffic(u32 busy, u32 pages)
 {
 	struct world *world = begin(xs_policy_find("strict"), 86, 4, 0);
 	struct mapping large = { .pages = XS_BLOCK_PAGES }, lone = { .pages = 1 };
 	static struct mapping idle[XS_BLOCK_PAGES], stays[84];
+	const u32 ranges = XS_BLOCK_PAGES / busy;
 	u32 count = 0, tries = 0;
 
 	test_be_cpu(1);
 	for (; count * pages < XS_BLOCK_PAGES; count++)
 		idle[count] = map(world, pages, LAST);
 	test_be_cpu(2);
-	for (u32 i = 0; i < 84 * XS_BLOCK_PAGES; i++)
-		many[i] = map(world, 1, LAST);
-	for (u32 i = 0; i < 84 * XS_BLOCK_PAGES; i++)
-		if (i % XS_BLOCK_PAGES)
+	for (u32 i = 0; i < 84 * ranges; i++)
+		many[i] = map(world, busy, LAST);
+	for (u32 i = 0; i < 84 * ranges; i++)
+		if (i % ranges)
 			driver_unmap(world, &many[i], false);
 		else
-			stays[i / XS_BLOCK_PAGES] = many[i];
+			stays[i / ranges] = many[i];
 	/* A round that has visited all CPUs; no page is so low. */
 	test_be_cpu(0);
 	CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
@@ -736,8 +785,8 @@ static void check_beside_traffic(u32 pages)
 		driver_unmap(world, &idle[--count], false);
 	do {
 		world_advance(world, 20000000);
-		cache_on(world, 2, 79, 1);
-		CHECK(world->engine.depots[0].full.count >= 60);
+		cache_on(world, 2, 79, busy);
+		CHECK(world->engine.depots[size_of(busy)].full.count >= 60);
 	} while (!driver_map(world, &large, LAST) && ++tries < 8);
 	CHECK(tries < 8);
 	if (tries < 8)
@@ -749,8 +798,9 @@ static void check_beside_traffic(u32 pages)
 
 static void reclaims_beside_traffic(void)
 {
-	check_beside_traffic(1);
-	check_beside_traffic(2);
+	check_beside_traffic(1, 1);
+	check_beside_traffic(1, 2);
+	check_beside_traffic(2, 1);
 }
 
 static void starve(void *argument, u32 cpu)
@@ -1730,6 +1780,7 @@ const struct test place_tests[] = {
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_recalled", recalled },
+	{ "place_recalled_for_blocks", recalled_for_blocks },
 	{ "place_not_recalled", not_recalled },
 	{ "place_not_recalled_in_vain", not_recalled_in_vain },
 	{ "place_reclaims_at_end", reclaims_begin_at_the_end },
@@ -1737,6 +1788,7 @@ const struct test place_tests[] = {
 	{ "place_reclaims_in_parts", reclaims_in_parts },
 	{ "place_reclaims_later", reclaims_later },
 	{ "place_reclaims_over", reclaims_over },
+	{ "place_reclaims_anew", reclaims_anew },
 	{ "place_reclaims_beside", reclaims_beside_traffic },
 	{ "place_reclaims_at_once", reclaims_at_once, .threads = true },
 	{ "place_many_listed", many_listed },

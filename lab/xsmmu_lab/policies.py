@@ -36,6 +36,8 @@ class Policy:
     """The flush points: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
     copies: bool = False
     """Whether the policy copies small buffers by default."""
+    by_page: bool = False
+    """Whether the IOVA is the page's own (XS_PLACE_IDENTITY), so that a map of a mapped page writes no entry."""
 
     @property
     def waits(self) -> bool:
@@ -61,7 +63,8 @@ def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
     if not name or not _FLUSH.search(flushes):
         raise UserError(f"{source}: a row of xs_policies[] has no name or no flush point: {text.strip()}")
     copies = fields.get("copy_bytes", "0") != "0"
-    return Policy(name[1], frozenset(word.lower() for word in _FLUSH.findall(flushes)), copies)
+    by_page = fields.get("placement") == "XS_PLACE_IDENTITY"
+    return Policy(name[1], frozenset(word.lower() for word in _FLUSH.findall(flushes)), copies, by_page)
 
 
 def names(source: Path = SOURCE) -> tuple[str, ...]:
@@ -72,6 +75,11 @@ def names(source: Path = SOURCE) -> tuple[str, ...]:
 def mapping(source: Path = SOURCE) -> tuple[str, ...]:
     """Policies that copy nothing by default, so that an unmapped page was the driver's own memory."""
     return tuple(policy.name for policy in table(source) if not policy.copies)
+
+
+def by_page(source: Path = SOURCE) -> tuple[str, ...]:
+    """Policies whose IOVAs are the pages' own."""
+    return tuple(policy.name for policy in table(source) if policy.by_page)
 
 
 def waiting(source: Path = SOURCE) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ def test_the_table_is_read() -> None:
     assert set(rows) - set(policies.mapping()) == {"copy"}
     assert {"fands", "xsmmu", "fused"} <= set(policies.waiting())
     assert not {"copy", "strict", "lazy"} & set(policies.waiting())
+    assert policies.by_page() == ("strict-identity", "fused-identity")
     assert list(rows) == re.findall(r'\.name = "([\w-]+)"', policies.SOURCE.read_text())
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from xsmmu import module, watch
 from xsmmu.errors import GuestError
-from xsmmu_lab.policies import IDENTITY, UNCONFINED
+from xsmmu_lab.policies import IDENTITY, UNCONFINED, by_page
 from xsmmu_lab.runs.experiment import Run, own_policy
 from xsmmu_lab.vm import oracle
 from xsmmu_lab.vm.iommu import IOMMUS
@@ -114,7 +114,7 @@ def _check_ours(measured: Measured) -> None:
 
 def _written_maps(measured: Measured) -> int:
     """Maps that wrote an entry, at least: under identity placement a page that is mapped, or revived, needs none."""
-    if measured.run.policy.removesuffix("-direct").endswith("-identity"):
+    if measured.run.policy.removesuffix("-direct") in by_page():
         return measured.moved("identity_writes") + measured.moved("identity_misses")
     return measured.moved("maps")
 

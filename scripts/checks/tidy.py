@@ -36,7 +36,10 @@ _SPDX = re.compile(r"SPDX-License-Identifier: ([\w.+() -]+?)\s*(?:\*/|--|#|$)")
 _LICENSED_SUFFIXES = {".c", ".h", ".S", ".mk", ".py", ".sh", ".toml", ".cocci", ".fio", ".j2"}
 _LICENSED_NAMES = {"Makefile", "Kbuild", "Kconfig", "dkms.conf"}
 
-_KERNEL_C = ("core", "kmod", "sim", "lab/module", "lab/native", "tests/kmod", "tests/native", "trace")
+_KERNEL_C = (
+    *("core", "kmod", "sim", "lab/module", "lab/native", "trace", "model"),
+    *("tests/kmod", "tests/native", "tests/model"),
+)
 
 _ENGINE_FLAGS = (
     *("-std=c11", "-ffreestanding", "-nostdinc", "-mgeneral-regs-only", "-mpopcnt", "-O2", "-Wall", "-Wextra", "-Wvla"),

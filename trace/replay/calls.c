@@ -238,9 +238,18 @@ static u64 engine_fill(struct world *world, const u32 *folios, u32 count, u32 pa
 
 /* ---- the kernel's path ---- */
 
+static u64 kernel_take(struct world *world, u64 pages)
+{
+	u64 page = kernel_alloc(world->kernel, pages);
+
+	if (kernel_taken(world->kernel) > tally.taken)
+		tally.taken = kernel_taken(world->kernel);
+	return page;
+}
+
 static u64 kernel_fill(struct world *world, const u32 *folios, u32 count, u32 pages)
 {
-	u64 page = kernel_alloc(world, pages), at = page;
+	u64 page = kernel_take(world, pages), at = page;
 
 	for (u32 i = 0; i < count; i++) {
 		u32 more = memory_at(folios[i])->pages;
@@ -334,7 +343,7 @@ void call_range(struct world *world, u32 number)
 	if (world->engine)
 		return;
 	mapping->pages = part_pages(&part);
-	mapping->iova = kernel_alloc(world, mapping->pages) << XS_PAGE_LG2;
+	mapping->iova = kernel_take(world, mapping->pages) << XS_PAGE_LG2;
 }
 
 /* Tests whether a part can be linked at a page of a range: there is room, and nothing is there. */
@@ -405,7 +414,7 @@ void call_unmap(struct world *world, u32 number)
 	if (world->engine)
 		engine_unmap(world, &mapping);
 	else
-		kernel_unmap(world, mapping.iova >> XS_PAGE_LG2, mapping.pages,
+		kernel_unmap(world->kernel, mapping.iova >> XS_PAGE_LG2, mapping.pages,
 			     mapping.way != WAY_IN_RANGE);
 	world_unmapped(world, mapping.iova >> XS_PAGE_LG2, mapping.pages,
 		       mapping.kind == MAPPED_COHERENT, folios, count);
@@ -438,7 +447,7 @@ void call_unmap_range(struct world *world, u32 number, u64 bytes)
 	u32 folios[FOLIOS], count, pages = range_pages(range, bytes);
 
 	count = shadow_unmap(&world->shadow, page, pages, folios, FOLIOS);
-	kernel_unmap(world, page, pages, true);
+	kernel_unmap(world->kernel, page, pages, true);
 	world_unmapped(world, page, pages, false, folios, count);
 	tally_unmap(pages);
 	range->links = 0;
@@ -448,7 +457,7 @@ void call_free_range(struct world *world, u32 number)
 {
 	const struct mapping *range = mapping_at(number);
 
-	kernel_free(world, range->iova >> XS_PAGE_LG2, range->pages);
+	kernel_free(world->kernel, range->iova >> XS_PAGE_LG2, range->pages);
 }
 
 void call_sync(struct world *world, u32 number, u64 bytes, bool to_device)

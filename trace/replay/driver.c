@@ -124,7 +124,7 @@ static void list_end(struct list *list)
 
 static void list_begin(const struct trace_event *event)
 {
-	struct list *list = &lists[replay_cpu];
+	struct list *list = &lists[running_cpu];
 
 	if (list->event.kind)
 		list_end(list);
@@ -138,7 +138,7 @@ static void list_begin(const struct trace_event *event)
 
 static void list_entry(const struct trace_event *event)
 {
-	struct list *list = &lists[replay_cpu];
+	struct list *list = &lists[running_cpu];
 	struct part part = part_of(event);
 
 	if (!list->event.kind || list->event.device != event->device) {
@@ -189,7 +189,7 @@ static bool has_link(const struct mapping *range, const struct trace_event *even
 /* Returns the range of a link: the last of the CPU, or one that begins here; 0 if not known. */
 static u32 range_of(const struct trace_event *event)
 {
-	u32 number = lists[replay_cpu].range;
+	u32 number = lists[running_cpu].range;
 
 	if (number && has_link(mapping_at(number), event))
 		return number;
@@ -206,7 +206,7 @@ static void range_alloc(const struct trace_event *event)
 		return;
 	}
 	number = new_mapping(event, MAPPED_RANGE);
-	lists[replay_cpu].range = number;
+	lists[running_cpu].range = number;
 	call_range(world_at(event), number);
 }
 
@@ -374,7 +374,7 @@ void driver_event(const struct trace_event *event)
 		tally_leave_out(LEFT_CPU);
 		return;
 	}
-	replay_cpu = event->cpu;
+	running_cpu = event->cpu;
 	if (event->flags & TRACE_FAILED) {
 		tally_leave_out(LEFT_FAILED);
 		return;
@@ -388,7 +388,7 @@ void driver_finish(void)
 {
 	for (u32 i = 0; i < replay.options.cpus; i++)
 		if (lists[i].event.kind) {
-			replay_cpu = i;
+			running_cpu = i;
 			list_end(&lists[i]);
 		}
 }

@@ -48,7 +48,7 @@ void replay_violated(u32 invariant, const char *format, ...)
 	exit(STATUS_BROKEN);
 }
 
-void replay_broken(const char *text)
+void engine_broken(const char *text)
 {
 	replay_violated(0, "%s", text);
 }

@@ -31,7 +31,7 @@ u32 mapping_new(u32 device, u64 address, u64 bytes, enum mapping_kind kind)
 	mapping->address = address;
 	mapping->bytes = bytes;
 	mapping->device = (u16)device;
-	mapping->cpu = (u16)replay_cpu;
+	mapping->cpu = (u16)running_cpu;
 	mapping->kind = (u8)kind;
 	return number;
 }

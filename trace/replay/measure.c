@@ -13,7 +13,7 @@ void gauge_add(struct gauge *gauge, s64 change)
 {
 	advance(gauge);
 	if (change < 0 && gauge->now < (u64)-change)
-		replay_broken("a number of pages falls below 0");
+		engine_broken("a number of pages falls below 0");
 	gauge->now += (u64)change;
 	if (gauge->now > gauge->max)
 		gauge->max = gauge->now;

@@ -385,8 +385,8 @@ static void drop(struct shadow *shadow, struct shadow_page *at)
 		return;
 	at->state |= SHADOW_PENDING;
 	at->unmapped_ns = replay.now_ns;
-	at->cpu = (u16)replay_cpu;
-	shadow->pending[replay_cpu]++;
+	at->cpu = (u16)running_cpu;
+	shadow->pending[running_cpu]++;
 	shadow->all_pending++;
 	gauge_add(&tally.pending, 1);
 	folio->pending++;

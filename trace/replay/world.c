@@ -21,7 +21,7 @@
 #define SHRINK_NS	10000000000ULL
 #define NEVER		(~0ULL)
 
-u32 replay_cpu;
+u32 running_cpu;
 
 static struct world *worlds[REPLAY_DEVICES];
 static u32 world_end;
@@ -102,7 +102,7 @@ static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
 {
 	struct world *world = data;
 
-	if (cpu == replay_cpu)
+	if (cpu == running_cpu)
 		world->cpus[cpu].deferred = true;
 	if (arm) {
 		world->cpus[cpu].deadline_ns = deadline_ns;
@@ -201,17 +201,81 @@ static const struct xs_backend_ops backend_ops = {
 	.misuse = backend_misuse,
 };
 
-_Static_assert(sizeof(struct xs_counts) <= REPLAY_COUNTS_BYTES, "raise REPLAY_COUNTS_BYTES");
+_Static_assert(sizeof(struct xs_counts) <= TURNS_COUNTS_BYTES, "raise TURNS_COUNTS_BYTES");
 
 xs_counts_t *xs_counts_new(void)
 {
-	return backend_alloc(NULL, replay.options.cpus * (size_t)REPLAY_COUNTS_BYTES, XS_ANY_CPU,
+	return backend_alloc(NULL, replay.options.cpus * (size_t)TURNS_COUNTS_BYTES, XS_ANY_CPU,
 			     false);
 }
 
 void xs_counts_free(xs_counts_t *counts)
 {
-	backend_free(NULL, counts, replay.options.cpus * (size_t)REPLAY_COUNTS_BYTES);
+	backend_free(NULL, counts, replay.options.cpus * (size_t)TURNS_COUNTS_BYTES);
+}
+
+/* ---- the kernel's model ---- */
+
+static void kernel_removes(void *data, u64 page, u64 pages)
+{
+	struct world *world = data;
+
+	shadow_remove(&world->shadow, page, pages);
+}
+
+static void kernel_invalidates(void *data, u64 page, u64 pages)
+{
+	struct world *world = data;
+	struct xs_range range = { page, pages };
+	struct xs_commands sent = { 0 };
+
+	shadow_invalidate(&world->shadow, &range, pages ? 1 : 0);
+	if (pages)
+		world_count_range(page, pages, &sent);
+	else
+		sent.domain = 1;
+	tally.commands_page += sent.page;
+	tally.commands_domain += sent.domain;
+}
+
+static void kernel_flushed(void *data, enum xs_flush_point cause)
+{
+	(void)data;
+	tally.flushes[cause]++;
+}
+
+static void kernel_wakes(void *data, u64 ns)
+{
+	world_wake(data, ns);
+}
+
+static void kernel_stops(const char *why) __attribute__((noreturn));
+
+static void kernel_stops(const char *why)
+{
+	replay_stop("%s", why);
+}
+
+static const struct kernel_ops kernel_ops = {
+	.clock = backend_clock,
+	.remove = kernel_removes,
+	.invalidate = kernel_invalidates,
+	.flushed = kernel_flushed,
+	.wake = kernel_wakes,
+	.stop = kernel_stops,
+};
+
+static struct kernel *kernel_make(struct world *world)
+{
+	struct kernel_config config = {
+		.ops = &kernel_ops,
+		.data = world,
+		.cpus = replay.options.cpus,
+		.hz = replay.options.hz,
+		.lazy = replay.options.side == SIDE_KERNEL_LAZY,
+	};
+
+	return kernel_new(&config);
 }
 
 /* ---- set-up ---- */
@@ -270,7 +334,7 @@ static struct world *world_new(void)
 	if (replay.options.policy)
 		engine_make(world);
 	else
-		world->kernel = kernel_new(world);
+		world->kernel = kernel_make(world);
 	return world;
 }
 
@@ -312,24 +376,24 @@ enum xs_level world_level(void)
 /* The flush of a batch-aware driver on the running CPU. */
 static void end_batch(struct world *world)
 {
-	world->cpus[replay_cpu].batch_ns = 0;
+	world->cpus[running_cpu].batch_ns = 0;
 	xs_engine_flush_explicit(world->engine, false);
-	if (xs_policy_waits(replay.options.policy) && world->shadow.pending[replay_cpu])
+	if (xs_policy_waits(replay.options.policy) && world->shadow.pending[running_cpu])
 		replay_violated(3, "a driver's flush leaves %llu pages",
-				(unsigned long long)world->shadow.pending[replay_cpu]);
+				(unsigned long long)world->shadow.pending[running_cpu]);
 }
 
 void world_batch(struct world *world)
 {
 	u64 end = replay.now_ns + replay.options.gap_ns;
 
-	world->cpus[replay_cpu].batch_ns = end;
+	world->cpus[running_cpu].batch_ns = end;
 	world_wake(world, end);
 }
 
 static void poll_ended(struct world *world)
 {
-	struct world_cpu *cpu = &world->cpus[replay_cpu];
+	struct world_cpu *cpu = &world->cpus[running_cpu];
 
 	if (!world->engine)
 		return;
@@ -339,9 +403,9 @@ static void poll_ended(struct world *world)
 		return;
 	cpu->deferred = !xs_engine_poll(world->engine);
 	if (replay.options.policy->flushes & XS_FLUSH_BIT(XS_FLUSH_POLL) &&
-	    world->shadow.pending[replay_cpu])
+	    world->shadow.pending[running_cpu])
 		replay_violated(3, "the flush at a poll's end leaves %llu pages",
-				(unsigned long long)world->shadow.pending[replay_cpu]);
+				(unsigned long long)world->shadow.pending[running_cpu]);
 }
 
 void world_poll(void)
@@ -353,7 +417,7 @@ static void cpu_due(struct world *world, u32 at)
 {
 	struct world_cpu *cpu = &world->cpus[at];
 
-	replay_cpu = at;
+	running_cpu = at;
 	if (cpu->batch_ns && cpu->batch_ns <= replay.now_ns)
 		end_batch(world);
 	if (cpu->deadline_ns && cpu->deadline_ns <= replay.now_ns) {
@@ -392,7 +456,8 @@ static void world_due(struct world *world)
 	if (world->next_ns > replay.now_ns)
 		return;
 	if (world->kernel) {
-		kernel_expire(world);
+		world->next_ns = NEVER;
+		kernel_expire(world->kernel);
 	} else {
 		engine_due(world);
 		world_work(world);

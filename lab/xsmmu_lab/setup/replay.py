@@ -11,9 +11,11 @@ from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, trace
 
 REPLAY: Final = "trace/replay"
+ENGINE: Final = "trace/engine"
+"""The engine as one translation unit, and the kernel's model; xsmmu-model has both, too."""
 PARTS: Final = ("core", "trace", "tests/trace")
 FLAGS: Final = (
-    *("-mpopcnt", "-Icore/include", "-Itrace/replay", '-DXS_PLATFORM="platform_replay.h"'),
+    *("-mpopcnt", "-Icore/include", "-Itrace/replay", "-Itrace/engine", '-DXS_PLATFORM="platform_turns.h"'),
     "-Wno-unused-parameter",
 )
 FAST: Final = ("-O2", "-flto=1")
@@ -22,14 +24,15 @@ SANITIZED: Final = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
     """xsmmu-replay as a program that runs on the host."""
-    files = sorted(str(file.relative_to(source_dir)) for file in (source_dir / REPLAY).glob("*.c"))
+    found = (file for folder in (REPLAY, ENGINE) for file in (source_dir / folder).glob("*.c"))
+    files = sorted(str(file.relative_to(source_dir)) for file in found)
     return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
 
 
 def packaged() -> Path:
     """xsmmu-replay, a static program, as the package has it."""
     arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
-    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", (REPLAY, trace.FORMAT, "core"), arguments)
+    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", (REPLAY, ENGINE, trace.FORMAT, "core"), arguments)
 
 
 def writer() -> Path:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The engine's interface for the world; see path.c. */
-#ifndef REPLAY_PATH_H
-#define REPLAY_PATH_H
+/* The engine's interface for programs; see path.c. */
+#ifndef ENGINE_PATH_H
+#define ENGINE_PATH_H
 
 #include <xsmmu/engine.h>
 

@@ -3,9 +3,6 @@
 #include <stdlib.h>
 
 #include "kernel.h"
-#include "replay.h"
-#include "tally.h"
-#include "world.h"
 
 #define QUEUE_ENTRIES	256u
 #define TIMEOUT_MS	10u
@@ -45,6 +42,7 @@ struct magazines {
 
 /*
  * struct kernel - the kernel's path of a device
+ * @config:	as given
  * @flushes:	flushes of the domain so far
  * @queues:	flush queue of each CPU
  * @magazines:	of each CPU and size
@@ -52,9 +50,11 @@ struct magazines {
  * @low:	IOVA pages from here to 4 GiB were handed out before
  * @high:	the same above 4 GiB; used when @low has reached the end
  * @taken:	IOVA pages handed out so far
+ * @timer_runs:	the timer was started and has not fired
  * @timer_cpu:	CPU that has started the timer
  */
 struct kernel {
+	struct kernel_config config;
 	u64 flushes;
 	struct queue *queues;
 	struct magazines (*magazines)[CACHED_SIZES];
@@ -62,21 +62,21 @@ struct kernel {
 	u64 low;
 	u64 high;
 	u64 taken;
+	bool timer_runs;
 	u32 timer_cpu;
 };
 
-struct kernel *kernel_new(struct world *world)
+struct kernel *kernel_new(const struct kernel_config *config)
 {
 	struct kernel *kernel = calloc(1, sizeof(*kernel));
-	u32 cpus = replay.options.cpus;
 
-	(void)world;
 	if (!kernel)
-		replay_stop("no memory for a device");
-	kernel->queues = calloc(cpus, sizeof(*kernel->queues));
-	kernel->magazines = calloc(cpus, sizeof(*kernel->magazines));
+		config->ops->stop("no memory for a device");
+	kernel->config = *config;
+	kernel->queues = calloc(config->cpus, sizeof(*kernel->queues));
+	kernel->magazines = calloc(config->cpus, sizeof(*kernel->magazines));
 	if (!kernel->queues || !kernel->magazines)
-		replay_stop("no memory for %u CPUs", cpus);
+		config->ops->stop("no memory for the CPUs of a device");
 	kernel->low = LOW_END;
 	kernel->high = HIGH_END;
 	return kernel;
@@ -84,13 +84,13 @@ struct kernel *kernel_new(struct world *world)
 
 /* ---- IOVAs ---- */
 
-static void push(struct ranges *ranges, u64 page)
+static void push(struct kernel *kernel, struct ranges *ranges, u64 page)
 {
 	if (ranges->count == ranges->room) {
 		ranges->room = ranges->room ? 2 * ranges->room : MAGAZINE;
 		ranges->pages = realloc(ranges->pages, ranges->room * sizeof(*ranges->pages));
 		if (!ranges->pages)
-			replay_stop("no memory for free IOVAs");
+			kernel->config.ops->stop("no memory for free IOVAs");
 	}
 	ranges->pages[ranges->count++] = page;
 }
@@ -116,12 +116,12 @@ static u64 cache_get(struct kernel *kernel, u32 lg2)
 
 	if (lg2 >= CACHED_SIZES)
 		return depot->count ? depot->pages[--depot->count] : 0;
-	at = &kernel->magazines[replay_cpu][lg2];
+	at = &kernel->magazines[running_cpu][lg2];
 	if (!at->loaded.count)
 		swap(at);
 	if (!at->loaded.count)
 		while (depot->count && at->loaded.count < MAGAZINE)
-			push(&at->loaded, depot->pages[--depot->count]);
+			push(kernel, &at->loaded, depot->pages[--depot->count]);
 	return at->loaded.count ? at->loaded.pages[--at->loaded.count] : 0;
 }
 
@@ -130,16 +130,16 @@ static void cache_put(struct kernel *kernel, u32 lg2, u64 page)
 	struct magazines *at;
 
 	if (lg2 >= CACHED_SIZES) {
-		push(&kernel->depot[lg2], page);
+		push(kernel, &kernel->depot[lg2], page);
 		return;
 	}
-	at = &kernel->magazines[replay_cpu][lg2];
+	at = &kernel->magazines[running_cpu][lg2];
 	if (at->loaded.count == MAGAZINE)
 		swap(at);
 	if (at->loaded.count == MAGAZINE)
 		while (at->loaded.count)
-			push(&kernel->depot[lg2], at->loaded.pages[--at->loaded.count]);
-	push(&at->loaded, page);
+			push(kernel, &kernel->depot[lg2], at->loaded.pages[--at->loaded.count]);
+	push(kernel, &at->loaded, page);
 }
 
 /* Returns the aligned range below @end; 0 if none is above @first. */
@@ -162,128 +162,125 @@ static u64 fresh(struct kernel *kernel, u64 size)
 	}
 	page = below(kernel->high, LOW_END, size);
 	if (!page)
-		replay_stop("the kernel's model has no IOVA left");
+		kernel->config.ops->stop("the kernel's model has no IOVA left");
 	kernel->high = page;
 	return page;
 }
 
-u64 kernel_alloc(struct world *world, u64 pages)
+u64 kernel_alloc(struct kernel *kernel, u64 pages)
 {
-	struct kernel *kernel = world->kernel;
 	u32 lg2 = lg2_up(pages);
 	u64 page = cache_get(kernel, lg2);
 
 	if (page)
 		return page;
 	kernel->taken += 1ULL << lg2;
-	if (kernel->taken > tally.taken)
-		tally.taken = kernel->taken;
 	return fresh(kernel, 1ULL << lg2);
 }
 
-void kernel_free(struct world *world, u64 page, u64 pages)
+void kernel_free(struct kernel *kernel, u64 page, u64 pages)
 {
-	cache_put(world->kernel, lg2_up(pages), page);
+	cache_put(kernel, lg2_up(pages), page);
+}
+
+u64 kernel_taken(const struct kernel *kernel)
+{
+	return kernel->taken;
 }
 
 /* ---- strict ---- */
 
-static void unmap_part(struct world *world, u64 page, u64 pages)
+static void unmap_part(struct kernel *kernel, u64 page, u64 pages)
 {
-	struct xs_range range = { page, pages };
-	struct xs_commands sent = { 0 };
-
-	shadow_remove(&world->shadow, page, pages);
-	shadow_invalidate(&world->shadow, &range, 1);
-	world_count_range(page, pages, &sent);
-	tally.commands_page += sent.page;
-	tally.commands_domain += sent.domain;
+	kernel->config.ops->remove(kernel->config.data, page, pages);
+	kernel->config.ops->invalidate(kernel->config.data, page, pages);
 }
 
 /* The parts of iommu_pgsize(), each of which the gather cannot join with the part before. */
-static void unmap_now(struct world *world, u64 page, u64 pages)
+static void unmap_now(struct kernel *kernel, u64 page, u64 pages)
 {
 	u64 first = (page + LARGE_PAGES - 1) & ~(u64)(LARGE_PAGES - 1);
 	u64 end = (page + pages) & ~(u64)(LARGE_PAGES - 1);
 
-	tally.flushes[XS_FLUSH_UNMAP]++;
+	kernel->config.ops->flushed(kernel->config.data, XS_FLUSH_UNMAP);
 	if (first >= end) {
-		unmap_part(world, page, pages);
+		unmap_part(kernel, page, pages);
 		return;
 	}
 	if (first > page)
-		unmap_part(world, page, first - page);
-	unmap_part(world, first, end - first);
+		unmap_part(kernel, page, first - page);
+	unmap_part(kernel, first, end - first);
 	if (page + pages > end)
-		unmap_part(world, end, page + pages - end);
+		unmap_part(kernel, end, page + pages - end);
 }
 
 /* ---- lazy ---- */
 
-static void flush(struct world *world, enum xs_flush_point cause)
+static void flush(struct kernel *kernel, enum xs_flush_point cause)
 {
-	shadow_invalidate(&world->shadow, NULL, 0);
-	world->kernel->flushes++;
-	tally.commands_domain++;
-	tally.flushes[cause]++;
+	kernel->config.ops->invalidate(kernel->config.data, 0, 0);
+	kernel->flushes++;
+	kernel->config.ops->flushed(kernel->config.data, cause);
 }
 
 /* Frees what was queued before the last flush. The CPU that frees gets the IOVAs. */
-static void ring_free(struct world *world, struct queue *queue)
+static void ring_free(struct kernel *kernel, struct queue *queue)
 {
 	while (queue->head != queue->tail) {
 		const struct queued *entry = &queue->entries[queue->head];
 
-		if (entry->counter >= world->kernel->flushes)
+		if (entry->counter >= kernel->flushes)
 			return;
-		kernel_free(world, entry->page, entry->pages);
+		kernel_free(kernel, entry->page, entry->pages);
 		queue->head = (queue->head + 1) % QUEUE_ENTRIES;
 	}
 }
 
 /* As mod_timer() with msecs_to_jiffies(): rounded up twice. */
-static u64 timeout_at(void)
+static u64 timeout_at(const struct kernel *kernel)
 {
-	u64 tick_ns = 1000000000ULL / replay.options.hz;
-	u64 ticks = (TIMEOUT_MS * (u64)replay.options.hz + 999) / 1000;
+	u64 now_ns = kernel->config.ops->clock(kernel->config.data);
+	u64 tick_ns = 1000000000ULL / kernel->config.hz;
+	u64 ticks = (TIMEOUT_MS * (u64)kernel->config.hz + 999) / 1000;
 
-	return (replay.now_ns / tick_ns + ticks + 1) * tick_ns;
+	return (now_ns / tick_ns + ticks + 1) * tick_ns;
 }
 
-static void queue_iova(struct world *world, u64 page, u64 pages)
+static void queue_iova(struct kernel *kernel, u64 page, u64 pages)
 {
-	struct queue *queue = &world->kernel->queues[replay_cpu];
+	struct queue *queue = &kernel->queues[running_cpu];
 
-	ring_free(world, queue);
+	ring_free(kernel, queue);
 	if ((queue->tail + 1) % QUEUE_ENTRIES == queue->head) {
-		flush(world, XS_FLUSH_FULL);
-		ring_free(world, queue);
+		flush(kernel, XS_FLUSH_FULL);
+		ring_free(kernel, queue);
 	}
-	queue->entries[queue->tail] = (struct queued) { page, pages, world->kernel->flushes };
+	queue->entries[queue->tail] = (struct queued) { page, pages, kernel->flushes };
 	queue->tail = (queue->tail + 1) % QUEUE_ENTRIES;
-	if (world->next_ns == ~0ULL) {
-		world->kernel->timer_cpu = replay_cpu;
-		world_wake(world, timeout_at());
+	if (!kernel->timer_runs) {
+		kernel->timer_runs = true;
+		kernel->timer_cpu = running_cpu;
+		kernel->config.ops->wake(kernel->config.data, timeout_at(kernel));
 	}
 }
 
-void kernel_unmap(struct world *world, u64 page, u64 pages, bool frees)
+void kernel_unmap(struct kernel *kernel, u64 page, u64 pages, bool frees)
 {
-	if (!frees || replay.options.side == SIDE_KERNEL_STRICT) {
-		unmap_now(world, page, pages);
+	if (!frees || !kernel->config.lazy) {
+		unmap_now(kernel, page, pages);
 		if (frees)
-			kernel_free(world, page, pages);
+			kernel_free(kernel, page, pages);
 		return;
 	}
-	shadow_remove(&world->shadow, page, pages);
-	queue_iova(world, page, pages);
+	kernel->config.ops->remove(kernel->config.data, page, pages);
+	queue_iova(kernel, page, pages);
 }
 
-void kernel_expire(struct world *world)
+void kernel_expire(struct kernel *kernel)
 {
-	world->next_ns = ~0ULL;
-	replay_cpu = world->kernel->timer_cpu;
-	flush(world, XS_FLUSH_TIME);
-	for (u32 i = 0; i < replay.options.cpus; i++)
-		ring_free(world, &world->kernel->queues[i]);
+	kernel->timer_runs = false;
+	running_cpu = kernel->timer_cpu;
+	flush(kernel, XS_FLUSH_TIME);
+	for (u32 i = 0; i < kernel->config.cpus; i++)
+		ring_free(kernel, &kernel->queues[i]);
 }

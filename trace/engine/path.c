@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine as one translation unit, as in the module. This file has all of the program's
+ * The engine as one translation unit, as in the module. This file has all of the programs'
  * knowledge of the engine's internals, and must change with the engine.
  */
 #include "../../core/parts.h"

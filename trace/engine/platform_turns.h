@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The engine's platform in the world of a recording: one thread, in which the recorded CPUs take
- * turns between calls of the engine. A variable names the running CPU.
+ * The engine's platform in programs of one thread, in which CPUs take turns between calls of the
+ * engine. A variable names the running CPU.
  */
-#ifndef XSMMU_PLATFORM_REPLAY_H
-#define XSMMU_PLATFORM_REPLAY_H
+#ifndef XSMMU_PLATFORM_TURNS_H
+#define XSMMU_PLATFORM_TURNS_H
 
 #include <xsmmu/userspace.h>
 
 #define xs_assume(c)	do { if (!(c)) __builtin_unreachable(); } while (0)
 
 /* The running CPU. */
-extern u32 replay_cpu;
+extern u32 running_cpu;
 
 /* Ends the run: the engine has reported a broken invariant. */
-void replay_broken(const char *text) __attribute__((noreturn, cold));
+void engine_broken(const char *text) __attribute__((noreturn, cold));
 
 /* ---- locks: nothing runs at the same time, so a lock that is held is a fault ---- */
 
@@ -32,7 +32,7 @@ static xs_inline void xs_lock_init(xs_lock_t *lock)
 static xs_inline void xs_lock(xs_lock_t *lock)
 {
 	if (xs_unlikely(lock->word))
-		replay_broken("a lock is taken that is held");
+		engine_broken("a lock is taken that is held");
 	lock->word = 1;
 }
 
@@ -57,14 +57,14 @@ static xs_inline xs_flags_t xs_local_save(void)
 #define xs_assert_locked(lock)	((void)(lock))
 #define xs_enter()		((void)0)
 #define xs_exit()		((void)0)
-#define xs_cpu_id()		replay_cpu
+#define xs_cpu_id()		running_cpu
 
 /* ---- the seam ---- */
 
 static xs_inline bool xs_warn_once(bool broken, const char *text)
 {
 	if (xs_unlikely(broken))
-		replay_broken(text);
+		engine_broken(text);
 	return false;
 }
 
@@ -78,19 +78,19 @@ typedef struct {
 
 #define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
 
-/* Recordings have no contents. */
+/* Memory has no contents. */
 #define xs_copy_in(bounce, phys, bytes)	((void)(bounce), (void)(phys), (void)(bytes))
 #define xs_copy_out(phys, bounce, bytes)	((void)(phys), (void)(bounce), (void)(bytes))
 
 /* Each CPU's counts have separate lines. */
-#define REPLAY_COUNTS_BYTES	192
+#define TURNS_COUNTS_BYTES	192
 
 #define xs_counts_of(c, cpu) \
-	((struct xs_counts *)((u8 *)(c) + (size_t)(cpu) * REPLAY_COUNTS_BYTES))
+	((struct xs_counts *)((u8 *)(c) + (size_t)(cpu) * TURNS_COUNTS_BYTES))
 
 #include <xsmmu/modelled.h>
 
-#define xs_count_cpu(c)	(xs_counts_of(c, replay_cpu)->cpu)
-#define xs_count(c, field, n)	((void)(xs_counts_of(c, replay_cpu)->field += (n)))
+#define xs_count_cpu(c)	(xs_counts_of(c, running_cpu)->cpu)
+#define xs_count(c, field, n)	((void)(xs_counts_of(c, running_cpu)->field += (n)))
 
 #endif

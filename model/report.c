@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See report.h. Fractions are whole numbers of millionths until they are printed. */
+#include <stdio.h>
+
+#include "count.h"
+#include "model.h"
+#include "report.h"
+
+#define MILLION		1000000ull
+
+/* Print "key": value, after a comma unless the pair is the first of its object. */
+static bool first = true;
+
+static void key(const char *name)
+{
+	printf(first ? "\"%s\": " : ", \"%s\": ", name);
+	first = false;
+}
+
+static void number(const char *name, u64 value)
+{
+	key(name);
+	printf("%llu", (unsigned long long)value);
+}
+
+/* Print @value / @each, rounded down to millionths; 0 if @each is 0. */
+static void ratio(const char *name, u64 value, u64 each)
+{
+	u64 whole = each ? value / each : 0;
+	u64 rest = each ? value % each : 0;
+
+	/* The product does not overflow. */
+	for (; each > ~0ULL / MILLION; each >>= 1)
+		rest >>= 1;
+	key(name);
+	printf("%llu.%06llu", (unsigned long long)whole,
+	       (unsigned long long)(each ? rest * MILLION / each : 0));
+}
+
+static void open_object(const char *name)
+{
+	key(name);
+	printf("{");
+	first = true;
+}
+
+static void close_object(void)
+{
+	printf("}");
+	first = false;
+}
+
+/* Print a count for each 4 KiB of data that were delivered. */
+static void per_page(const char *name, u64 count)
+{
+	ratio(name, count * 4096, counts.bytes);
+}
+
+static void print_exposure(void)
+{
+	open_object("exposure_us");
+	ratio("p50", exposure_quantile(500), 1000);
+	ratio("p99", exposure_quantile(990), 1000);
+	ratio("max", exposure_quantile(1000), 1000);
+	close_object();
+}
+
+static void print_limits(u64 ns)
+{
+	open_object("limits");
+	for (u32 i = 0; i < LIMIT_COUNT; i++)
+		ratio(limit_name((enum limit)i), counts.limits_ns[i], ns);
+	close_object();
+}
+
+static void print_counters(void)
+{
+	u64 commands = counts.commands_page + counts.commands_domain;
+
+	open_object("counters");
+	number("pages", counts.bytes / 4096);
+	number("packets", counts.packets);
+	number("pages_mapped", counts.mapped);
+	number("pages_unmapped", counts.unmapped);
+	number("pages_recycled", counts.recycled);
+	open_object("commands");
+	number("page", counts.commands_page);
+	number("domain", counts.commands_domain);
+	close_object();
+	ratio("inv_per_page", commands, counts.unmapped);
+	per_page("iotlb_misses_per_page", counts.misses);
+	per_page("l1_misses_per_page", counts.l1_misses);
+	per_page("l2_misses_per_page", counts.l2_misses);
+	per_page("l3_misses_per_page", counts.l3_misses);
+	per_page("reads_per_page", counts.reads);
+	per_page("visits_per_page", counts.visits);
+	per_page("acks_per_page", counts.acks);
+	per_page("unmapped_per_page", counts.unmapped);
+	per_page("merged_per_page", counts.merged);
+	per_page("polls_per_page", counts.polls);
+	per_page("interrupts_per_page", counts.interrupts);
+	ratio("resent_share", counts.resent, counts.arrived);
+	close_object();
+}
+
+void report_print(u64 ns)
+{
+	printf("{");
+	ratio("throughput_gbps", counts.bytes * 8, ns);
+	ratio("cpu_share", counts.busy_ns, ns * model.params.cores);
+	ratio("lock_share", counts.locked_ns, ns * model.params.cores);
+	ratio("drops_share", counts.dropped, counts.arrived);
+	print_exposure();
+	print_limits(ns);
+	print_counters();
+	number("events", model.events);
+	number("seed", model.params.seed);
+	printf("}\n");
+}

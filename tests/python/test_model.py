@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine model: its parameters, its parts, and its results."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import model
+
+pytestmark = pytest.mark.early
+
+FOLDER: Final = PROJECT / "model"
+LIST: Final[dict[str, dict[str, Any]]] = tomllib.loads((FOLDER / "parameters.toml").read_text())
+HOW: Final = ("measured", "fitted", "published", "assumed")
+
+Point = dict[str, str | int]
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    return model.compiled()
+
+
+def described(*files: str) -> Point:
+    """The values of machine, driver and workload files."""
+    point: Point = {}
+    for file in files:
+        parameters = tomllib.loads((FOLDER / f"{file}.toml").read_text())["parameters"]
+        point |= {name: parameter["value"] for name, parameter in parameters.items()}
+    return point
+
+
+def fitted(**others: str | int) -> Point:
+    """The point that is fitted, at 5 flows, with other values."""
+    point = described("machines/cascade-lake", "drivers/mlx5-6.0", "workloads/fands-iperf")
+    return point | {"policy": "kernel-strict", "seed": 1, "time_ms": 20} | others
+
+
+def called(program: Path, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program], input=text, capture_output=True, text=True, check=False, timeout=60)
+
+
+def text_of(point: Mapping[str, str | int]) -> str:
+    return "".join(f"{name} {value}\n" for name, value in point.items())
+
+
+def result(program: Path, point: Mapping[str, str | int]) -> dict[str, Any]:
+    done = called(program, text_of(point))
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_list_and_the_program_have_the_same_parameters() -> None:
+    table = re.findall(r"^\tP\((\w+), (\d+), (\d+)\)", (FOLDER / "params.h").read_text(), re.MULTILINE)
+    numbers = {name: (int(lowest), int(highest)) for name, lowest, highest in table}
+    listed = {name: row for name, row in LIST.items() if row["unit"] != "word" and row["part"] != "point"}
+    assert numbers == {name: (row["lowest"], row["highest"]) for name, row in listed.items()}
+
+
+def test_each_file_has_the_parameters_of_its_part() -> None:
+    for file in sorted(FOLDER.glob("*s/*.toml")):
+        described_file = tomllib.loads(file.read_text())
+        assert file.parent.name == f"{described_file['kind']}s", file
+        wanted = {name for name, row in LIST.items() if row["part"] == described_file["kind"]}
+        assert set(described_file["parameters"]) == wanted, file
+        for name, parameter in described_file["parameters"].items():
+            assert parameter["how"] in HOW and parameter["source"], f"{file}: {name}"
+            if LIST[name]["unit"] == "word":
+                assert parameter["value"] in LIST[name]["words"], f"{file}: {name}"
+                continue
+            lowest, highest = parameter.get("lowest", parameter["value"]), parameter.get("highest", parameter["value"])
+            assert LIST[name]["lowest"] <= lowest <= parameter["value"] <= highest <= LIST[name]["highest"], name
+            assert parameter["how"] != "fitted" or "lowest" in parameter, f"{file}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"flows": None}, "flows is missing"),
+        ({"flows": 0}, "flows takes a whole number from 1 to 4096, not '0'"),
+        ({"flows": -1}, "not '-1'"),
+        ({"flows": "5.5"}, "not '5.5'"),
+        ({"flows": "5 5"}, "a line is 'name value'"),
+        ({"flow": 5}, "unknown parameter 'flow'"),
+        ({"driver": "mlx4"}, "driver cannot be 'mlx4', only one of none mlx5_cache"),
+        ({"policy": "lax"}, "policy 'lax' is not modelled"),
+        ({"policy": "kernel-strict-direct"}, "is not modelled"),
+        ({"iotlb_ways": 5}, "iotlb_entries 128 is not a multiple of iotlb_ways 5"),
+        ({"stride_bytes": 3000}, "stride_bytes 3000 does not divide a descriptor"),
+        ({"queues": 6}, "queues 6 is more than cores 5"),
+    ],
+)
+def test_bad_input_ends_with_one_line(program: Path, change: dict[str, str | int | None], said: str) -> None:
+    point = {name: value for name, value in (fitted() | change).items() if value is not None}
+    done = called(program, text_of(point))
+    assert done.returncode == 2 and not done.stdout
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_parameter_may_be_given_once(program: Path) -> None:
+    done = called(program, text_of(fitted()) + "flows 5\n")
+    assert done.returncode == 2 and "flows is given twice" in done.stderr
+
+
+def test_the_same_point_has_the_same_bytes(program: Path) -> None:
+    text = text_of(fitted())
+    first, again = called(program, text), called(program, text)
+    assert first.returncode == 0 and first.stdout == again.stdout
+    assert json.loads(first.stdout)["seed"] == 1

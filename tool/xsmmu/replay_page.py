@@ -3,69 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from xsmmu import __version__, colours, files, guide, replay_plot, replayed
-from xsmmu.errors import UserError
+from xsmmu import files, guide, html_page, replay_plot, replayed
 from xsmmu.replayed import KERNEL, Result
 
-_BEGIN: Final = "<!doctype html>\n<!-- xsmmu replay -->\n"
-"""A file with another begin is no such page, and is not replaced."""
-
-_STYLE: Final = f"""
-:root {{ {colours.css(colours.LIGHT)} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {colours.css(colours.DARK)} }} }}
-body {{ background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0; }}
-main {{ max-width: 78rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }}
-h1 {{ font-size: 1.6rem; line-height: 1.2; margin: 0 0 .25rem; }}
-h2 {{ font-size: 1.2rem; margin: 2.5rem 0 .25rem; overflow-wrap: anywhere; }}
-h3 {{ font-size: 1rem; margin: 1.5rem 0 .25rem; }}
-p, ul, dl, figure {{ max-width: 60rem; }}
-figure {{ margin: .5rem 0; overflow-x: auto; }}
-.sub {{ color: var(--muted); margin: 0 0 1rem; }}
-.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: separate; border-spacing: 0; font-size: .875rem; font-variant-numeric: tabular-nums; }}
-caption {{ text-align: left; color: var(--muted); }}
-th, td {{ padding: .2rem .6rem; text-align: right; white-space: nowrap; font-weight: 400; }}
-thead th {{ color: var(--muted); vertical-align: bottom; }}
-.key, tbody th {{ text-align: left; }}
-tbody th {{ font-weight: 600; position: sticky; left: 0; background: var(--paper); }}
-tbody tr:first-child > * {{ border-top: 1px solid var(--grid); }}
-dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; }}
-dt {{ font-weight: 600; }}
-dd {{ margin: 0; }}
-svg {{ display: block; width: 100%; min-width: 34rem; height: auto; }}
-svg text {{ fill: var(--ink); font: 12px system-ui, sans-serif; }}
-svg .name {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px; }}
-svg g {{ fill: currentcolor; stroke: currentcolor; stroke-width: 1.5; }}
-svg .kernel, svg .dot {{ fill: var(--paper); }}
-svg .dot {{ stroke: none; }}
-.axis {{ stroke: var(--muted); }}
-.grid {{ stroke: var(--grid); }}
-.gap {{ stroke: var(--muted); stroke-dasharray: 1 4; }}
-.lead {{ stroke: var(--muted); stroke-width: .7; }}
-{" ".join(f".{level} {{ color: var(--{level}); }}" for level in guide.LEVELS)}
-@media print {{ body {{ font-size: 10pt; }} figure, tr {{ break-inside: avoid; }} .scroll {{ overflow: visible; }} }}
-"""
-
-
-def check(page: Path, recordings: Iterable[Path]) -> None:
-    """Refuse a place where no page can be written, before the work begins."""
-    if not page.absolute().parent.is_dir():
-        raise UserError(f"there is no folder {page.absolute().parent}: make it, or name another page", code="bad-value")
-    if page.resolve() in {file.resolve() for file in recordings} or (page.exists() and not _is_page(page)):
-        raise UserError(f"{page} exists and is no page of xsmmu replay: name another file", code="file-exists")
-
-
-def _is_page(file: Path) -> bool:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(len(_BEGIN)) == _BEGIN.encode()
-    except OSError:
-        return False
+PAGE: Final = html_page.Kind("xsmmu replay", "xsmmu: replayed recordings", "Cost and exposure of recorded DMA traffic")
 
 
 def write(page: Path, results: Sequence[Result]) -> None:
@@ -75,26 +21,7 @@ def write(page: Path, results: Sequence[Result]) -> None:
 
 def html(results: Sequence[Result]) -> str:
     """The content of the page."""
-    return _BEGIN + "\n".join(
-        [*_head(), *_recordings(results), *_reading(results), "</main>", "</body>", "</html>", ""]
-    )
-
-
-def _head() -> Iterator[str]:
-    yield '<html lang="en">'
-    yield "<head>"
-    yield '<meta charset="utf-8">'
-    # A browser refuses to load anything, whatever a recording's name contains.
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield '<meta name="color-scheme" content="light dark">'
-    yield "<title>xsmmu: replayed recordings</title>"
-    yield f"<style>{_STYLE}</style>"
-    yield "</head>"
-    yield "<body>"
-    yield "<main>"
-    yield "<h1>Cost and exposure of recorded DMA traffic</h1>"
-    yield f'<p class="sub">xsmmu {__version__}: <code>xsmmu replay</code></p>'
+    return PAGE.html([*_recordings(results), *_reading(results)])
 
 
 def _recordings(results: Sequence[Result]) -> Iterator[str]:

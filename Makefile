@@ -13,6 +13,10 @@ python = [ -e lab/setup.sh ] || { echo 'error: the source archive has no lab, wh
 TESTS ?= tests
 comma := ,
 
+# pytest on several CPUs does not say that a file is missing.
+tests_exist = for test in $(if $(filter command line,$(origin TESTS)),$(TESTS)); do [ -e "$${test%%::*}" ] || \
+	{ echo "error: TESTS: $${test%%::*} does not exist; tests are in tests/python" >&2; exit 2; }; done
+
 # For another kernel than the one that runs; where to install, and below which folder.
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
@@ -60,9 +64,11 @@ matrix: ## compare all policies on every IOMMU and kernel; goes on where it was 
 		$(if $(filter-out 0,$(QUICK)),--quick)
 
 test: ## run the tests [TESTS=path]
+	@$(tests_exist)
 	@$(python) -m pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m "not long and not planted" $(TESTS)
 
 test-long: ## run the tests that take long, or those left of a run that was interrupted [TESTS=path]
+	@$(tests_exist)
 	@$(python) -m pytest -v --capture=tee-sys -p tests.python.resume -m long $(TESTS)
 
 test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]
@@ -91,6 +97,7 @@ sim-long: ## run the simulated world until so many billions of operations are do
 	@$(python) -m checks.sim long --billions '$(or $(N),10)'
 
 mutants: ## plant bugs in engine, module and lab that simulated world, unit tests, guests must find [TESTS=path]
+	@$(tests_exist)
 	@$(if $(filter command line,$(origin TESTS)),:,$(python) -m checks.sim mutants)
 	@$(python) -m pytest -v -n 2 -m planted $(TESTS)
 

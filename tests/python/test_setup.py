@@ -29,6 +29,14 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("target", ["test", "test-long", "mutants"])
+def test_a_missing_test_is_named(target: str) -> None:
+    tests = "TESTS=tests/python/test_setup.py tests/python/test_missing.py::test_it"
+    result = subprocess.run(["make", "-C", str(PROJECT), target, tests], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert "error: TESTS: tests/python/test_missing.py does not exist" in result.stderr
+
+
 def test_warm_set_up_is_quick() -> None:
     subprocess.run([str(SETUP)], check=True, capture_output=True)
     start = time.monotonic()

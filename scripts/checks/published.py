@@ -28,7 +28,7 @@ from xsmmu_lab.runs.words import NotEmpty, Positive, Text
 FOLDER: Final = PROJECT / "model/published"
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Value = float | Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]
-Setting = float | str
+Setting = int | str
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +60,14 @@ class SeriesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Annotated[tuple[Value, ...], NotEmpty]
     policy: str | None = None
     """Policy that gives the row; None if no run of the model does."""
+    driver: str | None = None
+    """The driver's file, if it is not that of the machine: research systems have their own."""
     set: dict[str, Setting] = {}
-    """Parameters of the row that differ from the files of machine and workload."""
+    """Parameters of the row that differ from the files."""
     use: Literal["seen", "fit", "input"] = "seen"
     """`fit`: the model was fitted to it. `input`: given to the model. `seen`: known to the authors of the model."""
+    gives: str | None = None
+    """Of an input: the parameter that has this value, in thousandths of the unit, in all rows of the same place."""
 
 
 class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,12 +92,14 @@ class Cell:
     figure: str
     system: str
     policy: str | None
+    driver: str | None
+    set: Mapping[str, Setting]
     use: str
+    gives: str | None
     at: float | None
     low: float
     high: float
     """A single value has the same at both ends."""
-    set: Mapping[str, Setting]
 
     @property
     def value(self) -> float:
@@ -125,6 +131,11 @@ class Table:
     def of(self, figure: str) -> Iterator[Cell]:
         """The values of a figure."""
         return (cell for cell in self.cells if cell.figure == figure)
+
+    def inputs(self, at: float | None) -> dict[str, int]:
+        """Parameters that the table gives at a place of its axis."""
+        mine = (cell for cell in self.cells if cell.gives and cell.at == at)
+        return {cell.gives: round(1000 * cell.value) for cell in mine if cell.gives}
 
     def systems(self) -> list[str]:
         """The names that checks may use."""
@@ -195,4 +206,4 @@ def _cells(table: TableFile, row: SeriesTable, where: str) -> Iterator[Cell]:
         if low > high:
             raise UserError(f"{where}: range [{low:g}, {high:g}] ends before it begins")
         if not math.isnan(low):
-            yield Cell(row.figure, row.system, row.policy, row.use, at, low, high, row.set)
+            yield Cell(row.figure, row.system, row.policy, row.driver, row.set, row.use, row.gives, at, low, high)

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files of the machine model: the list of parameters, machines, drivers, workloads, and sets of parameters that fit.
+
+A file of a machine, a driver or a workload has a kind, a title, and its parameters:
+
+    kind = "machine"
+    title = "A server"
+    driver = "mlx5-6.0"
+    [parameters]
+    table_read_ns = { value = 235, unit = "ns", lowest = 90, highest = 330, how = "fitted", source = "CLAIMS E" }
+
+The unit is that of parameters.toml, so that a number in another unit is refused; `how` says where the value is from;
+lowest and highest bound the values that are as likely. A machine names its driver, which is a file of the model or a
+path. Machines and workloads may give parameters of the driver, such as its ring, other values than the driver's file.
+An error names the file, the line and the parameter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from xsmmu import programs
+from xsmmu.errors import UserError
+
+FOLDER_VARIABLE: Final = "XSMMU_MODEL"
+"""Variable with another folder of the model's files."""
+PARTS: Final = ("machine", "driver", "workload")
+HOW: Final = ("measured", "fitted", "published", "assumed")
+Value = int | str
+
+_KEYS: Final = ("value", "unit", "lowest", "highest", "how", "source")
+_HEADS: Final = ("kind", "title", "driver", "parameters")
+_ABOVE: Final = Path(__file__).resolve().parents
+
+
+def folder() -> Path:
+    """The folder of the model's files: of this checkout, or of the package."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        return Path(named)
+    checkout = _ABOVE[min(2, len(_ABOVE) - 1)] / "model"
+    installed = (prefix / "share/xsmmu/model" for prefix in (programs.PREFIX, programs.DEBIAN))
+    for each in (checkout, *installed):
+        if (each / "parameters.toml").is_file():
+            return each
+    raise UserError(
+        f"the files of the machine model are not installed: install the package {programs.PACKAGE}",
+        code="not-installed",
+    )
+
+
+# -- the list of parameters ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the model: one of `words`, or without words a whole number from `lowest` to `highest`."""
+
+    name: str
+    part: str
+    unit: str
+    lowest: int
+    highest: int
+    words: tuple[str, ...]
+    what: str
+
+    def fault(self, value: Any) -> str | None:
+        """Why a value is impossible; None if it is possible."""
+        if self.words:
+            return None if value in self.words else f"{value!r} is none of {', '.join(self.words)}"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{value!r} is no number"
+        if value != int(value):
+            return f"{value:g} {self.unit} is no whole number, which the model needs"
+        if not self.lowest <= value <= self.highest:
+            return f"{value:g} {self.unit} is impossible: from {self.lowest:g} to {self.highest:g}"
+        return None
+
+    def read(self, text: str) -> Value:
+        """A value of a command line."""
+        if self.words:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise UserError(f"{self.name}: {text!r} is no whole number", code="usage") from None
+
+
+Parameters = Mapping[str, Parameter]
+
+
+def parameters(file: Path | None = None) -> Parameters:
+    """All parameters that stand in files, by name, in the order of the list."""
+    file = file or folder() / "parameters.toml"
+    made: dict[str, Parameter] = {}
+    for name, row in _toml(file, "the list of parameters").items():
+        try:
+            if row["part"] in PARTS:
+                made[name] = _parameter(name, row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{file}: {name}: {error}: take the file of this version", code="bad-model") from None
+    return made
+
+
+def _parameter(name: str, row: Mapping[str, Any]) -> Parameter:
+    words = tuple(map(str, row.get("words", ())))
+    lowest, highest = (0, 0) if words else (int(row["lowest"]), int(row["highest"]))
+    return Parameter(name, str(row["part"]), str(row["unit"]), lowest, highest, words, str(row["text"]))
+
+
+# -- machines, drivers, workloads ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """A parameter's value in a file."""
+
+    value: Value
+    how: str
+    source: str
+    range: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Described:
+    """A machine, a driver or a workload."""
+
+    file: Path
+    part: str
+    title: str
+    driver: str | None
+    """The driver that a machine names."""
+    given: Mapping[str, Given]
+    lines: Mapping[str, int]
+    """Line of each parameter, for messages."""
+
+    def place(self, name: str) -> str:
+        """Where a parameter stands."""
+        return f"{self.file}:{self.lines[name]}: {name}" if name in self.lines else f"{self.file}: {name}"
+
+
+def described(file: Path, part: str, known: Parameters) -> Described:
+    """Read a machine, a driver or a workload."""
+    found = _toml(file, f"a {part} (docs/model.md)")
+    if found.get("kind") != part:
+        raise _bad(f"{file}: kind", f'is {found.get("kind")!r}: a {part} is needed here, with kind = "{part}"')
+    for name in found:
+        if name not in _HEADS:
+            raise _bad(f"{file}: {name}", f"unknown: choose from {', '.join(_HEADS)}; parameters stand in [parameters]")
+    rows = found.get("parameters", {})
+    lines = dict(_lines(file.read_text(), rows))
+    empty = Described(file, part, str(found.get("title", file.stem)), found.get("driver"), {}, lines)
+    given = {name: _given(empty.place(name), name, row, part, known) for name, row in rows.items()}
+    missing = [each for each in known.values() if each.part == part and each.name not in given]
+    if missing:
+        raise UserError(
+            f"{file} lacks {_named(missing)}: add each with value, unit, how and source",
+            [f"{each.name} ({each.unit}): {each.what}" for each in missing],
+            code="bad-model",
+        )
+    return Described(file, part, empty.title, empty.driver, given, lines)
+
+
+def _named(missing: list[Parameter]) -> str:
+    names = [each.name for each in missing]
+    return f"parameter {names[0]}" if len(names) == 1 else f"{len(names)} parameters of the {missing[0].part}"
+
+
+def _given(place: str, name: str, row: Any, part: str, known: Parameters) -> Given:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise _bad(place, f"no such parameter{f': is it {near[0]}?' if near else ', see model/parameters.toml'}")
+    parameter = known[name]
+    if parameter.part not in (part, "driver"):
+        raise _bad(place, f"belongs into the file of a {parameter.part}")
+    if not isinstance(row, dict):
+        raise _bad(place, f'is no table: write {{ value = {row}, unit = "{parameter.unit}", how = ..., source = ... }}')
+    for key in row:
+        if key not in _KEYS:
+            raise _bad(place, f"unknown '{key}': choose from {', '.join(_KEYS)}")
+    if "value" not in row:
+        raise _bad(place, "has no value")
+    if row.get("unit") != parameter.unit:
+        unit = f"unit '{row['unit']}'" if "unit" in row else "no unit"
+        raise _bad(place, f'has {unit}: give the value in {parameter.unit}, with unit = "{parameter.unit}"')
+    if row.get("how") not in HOW:
+        raise _bad(place, f"how = {row.get('how')!r} is none of {', '.join(HOW)}")
+    if not isinstance(row.get("source"), str) or not row["source"].strip():
+        raise _bad(place, "has no source: name a publication, a command, or the reason of an assumption")
+    if fault := parameter.fault(row["value"]):
+        raise _bad(place, fault)
+    value = row["value"] if parameter.words else int(row["value"])
+    return Given(value, row["how"], row["source"], _range(place, parameter, row))
+
+
+def _range(place: str, parameter: Parameter, row: Mapping[str, Any]) -> tuple[int, int] | None:
+    ends = [row[name] for name in ("lowest", "highest") if name in row]
+    if not ends:
+        if row["how"] == "fitted" and not parameter.words:
+            raise _bad(place, "is fitted and has no range: add lowest and highest")
+        return None
+    if parameter.words or len(ends) != 2:
+        raise _bad(place, "a range is two numbers: give lowest and highest")
+    for end in ends:
+        if fault := parameter.fault(end):
+            raise _bad(place, f"range: {fault}")
+    if not ends[0] <= row["value"] <= ends[1]:
+        raise _bad(place, f"value {row['value']:g} is not in its range, {ends[0]:g} to {ends[1]:g}")
+    return int(ends[0]), int(ends[1])
+
+
+def _lines(text: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    heads = {name: re.compile(rf'\s*\[?\s*"?{re.escape(name)}"?\s*[\].=]') for name in names}
+    for number, line in enumerate(text.splitlines(), 1):
+        for name, head in heads.items():
+            if head.match(line):
+                yield name, number
+
+
+def _bad(place: str, why: str) -> UserError:
+    return UserError(f"{place}: {why}", code="bad-model")
+
+
+def _toml(file: Path, wanted: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{file} does not exist: name {wanted}", code="no-file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file} ({error}): name {wanted}", code="no-file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{file}: no TOML: {error}", code="bad-model") from None
+
+
+# -- together --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A machine and its driver with a workload: all parameters."""
+
+    machine: Described
+    driver: Described
+    workload: Described
+    known: Parameters
+
+    @property
+    def parts(self) -> tuple[Described, Described, Described]:
+        """The files; of a parameter in several, the first has the value."""
+        return (self.workload, self.machine, self.driver)
+
+    def given(self) -> dict[str, Given]:
+        """All parameters, in the order of parameters.toml."""
+        all_ = {**self.driver.given, **self.machine.given, **self.workload.given}
+        return {name: all_[name] for name in self.known}
+
+    def values(self) -> dict[str, Value]:
+        """All values, in the order of parameters.toml."""
+        return {name: given.value for name, given in self.given().items()}
+
+    def place(self, name: str) -> str:
+        """Where a parameter stands."""
+        return next(part for part in self.parts if name in part.given).place(name)
+
+    def ranged(self) -> dict[str, tuple[int, int]]:
+        """Parameters that could have other values."""
+        ranges = ((name, given.range) for name, given in self.given().items())
+        return {name: ends for name, ends in ranges if ends and ends[0] < ends[1]}
+
+
+def scene(machine: Path, workload: Path, driver: Path | None = None, known: Parameters | None = None) -> Scene:
+    """Read a machine, its driver, or another driver if one is named, and a workload."""
+    known = known if known is not None else parameters()
+    found = described(machine, "machine", known)
+    driver = driver or _driver(found)
+    return Scene(found, described(driver, "driver", known), described(workload, "workload", known), known)
+
+
+def _driver(machine: Described) -> Path:
+    """The driver's file: beside the machine's if the name is a path, else of the model."""
+    if machine.driver is None:
+        names = ", ".join(sorted(file.stem for file in (folder() / "drivers").glob("*.toml")))
+        raise _bad(f"{machine.file}", f'names no driver: add driver = "NAME", from {names}, or give --driver')
+    if machine.driver.endswith(".toml"):
+        return machine.file.parent / machine.driver
+    return folder() / f"drivers/{machine.driver}.toml"
+
+
+# -- sets that fit ---------------------------------------------------------------------------------
+
+Set = Mapping[str, Value]
+SAMPLES: Final = 8
+"""Sets for a scene if no fit has any."""
+
+
+def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
+    """The sets of parameters that fit the fitted row within 10 %; none without the file."""
+    file = file or folder() / "fits.toml"
+    if not file.is_file():
+        return []
+    found: list[dict[str, Value]] = []
+    for number, row in enumerate(_toml(file, "fits").get("set", ())):
+        values = {name: value for name, value in row.items() if name in known}
+        for name, value in values.items():
+            if fault := known[name].fault(value):
+                raise UserError(f"{file}: set {number + 1}: {name}: {fault}", code="bad-model")
+        found.append(values)
+    return found
+
+
+def sets(scene_: Scene, fitted: Iterable[Set]) -> list[dict[str, Value]]:
+    """What the scene's parameters could be, beside their values: the sets of a fit, spread over all other ranges.
+
+    A set changes only parameters whose file gives them a range with the set's value in it. So nothing is changed that
+    was measured, and without ranges there is nothing else that the parameters could be.
+    """
+    ranged = scene_.ranged()
+    if not ranged:
+        return []
+    fitted = [*fitted] or [{} for _ in range(SAMPLES)]
+    made = []
+    for number, row in enumerate(fitted, 1):
+        chosen = {name: value for name, value in row.items() if name in ranged and _within(value, ranged[name])}
+        free = [name for name in ranged if name not in chosen]
+        for prime, name in zip(_primes(), free, strict=False):
+            low, high = ranged[name]
+            chosen[name] = low + ((high - low + 1) * _spread(number, prime) >> 32)
+        made.append(chosen)
+    return made
+
+
+def _within(value: Value, ends: tuple[int, int]) -> bool:
+    return not isinstance(value, str) and ends[0] <= value <= ends[1]
+
+
+def _primes() -> Iterator[int]:
+    number = 2
+    while True:
+        if all(number % each for each in range(2, math.isqrt(number) + 1)):
+            yield number
+        number += 1
+
+
+def _spread(number: int, prime: int) -> int:
+    """The number's place in Richtmyer's sequence of a prime, which fills 0 to 2^32 evenly; in whole numbers."""
+    return number * math.isqrt(prime << 64) % (1 << 32)

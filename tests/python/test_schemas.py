@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from tests.python import documents as json_documents
-from tests.python import fake_kernel, fake_recorder, fake_replay
+from tests.python import fake_kernel, fake_model, fake_recorder, fake_replay
 from tests.python.documents import Document, fault, read, schemas
 from tests.python.fake_kernel import Kernel
 
@@ -32,6 +32,7 @@ COMMANDS = {
     "report": ("report",),
     "record": ("record", "eth1", "--seconds", "1"),
     "replay": ("replay", "--policy", "fused"),
+    "predict": ("predict", "--policies", "fused"),
 }
 """A command line for each command with -o."""
 
@@ -44,6 +45,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         rules.conf().write_text("*=fused\n")
         fake_recorder.install(tmp_path / "programs", monkeypatch)
         fake_replay.install(tmp_path / "programs", monkeypatch)
+        fake_model.install(tmp_path / "programs", monkeypatch)
         yield made
 
 
@@ -58,6 +60,13 @@ def said(kernel: Kernel, name: str, form: str) -> str:
     elif name == "replay":
         (folder / "recorded").write_bytes(b"")
         more = (str(folder / "recorded"),)
+    elif name == "predict":
+        more = (
+            "--machine",
+            str(folder / "programs/machine.toml"),
+            "--workload",
+            str(folder / "programs/workload.toml"),
+        )
     return CliRunner().invoke(app, [*COMMANDS[name], "-o", form, *more], catch_exceptions=False).stdout
 
 

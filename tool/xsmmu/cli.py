@@ -27,6 +27,7 @@ from xsmmu.compare import compare
 from xsmmu.doctor import doctor
 from xsmmu.errors import UserError
 from xsmmu.metrics import metrics
+from xsmmu.predict import predict
 from xsmmu.record import record
 from xsmmu.replay import replay
 from xsmmu.report import report
@@ -50,7 +51,7 @@ def app() -> None:
 
 for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report):
     app.add_command(command)
-for command in (record, trace, replay):
+for command in (record, trace, replay, predict):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu_lab"):
     from xsmmu_lab.runs.commands import lab

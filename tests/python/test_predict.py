@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu predict`: the table, intervals, sweeps, the cache, and what is refused, with a small program as the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.python import fake_model
+from tests.python.pages import Page
+
+from xsmmu import model_files, predict, predict_page, predicted
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+
+Files = tuple[Path, Path]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    return fake_model.install(tmp_path / "model", monkeypatch)
+
+
+def words(files: Files, *more: object) -> list[str]:
+    return ["predict", "--machine", str(files[0]), "--workload", str(files[1]), *map(str, more)]
+
+
+def said(files: Files, *more: object) -> str:
+    made = CliRunner().invoke(app, words(files, *more), catch_exceptions=False)
+    assert made.exit_code == 0, made.output
+    return made.stdout
+
+
+def found(files: Files, *more: object) -> list[dict[str, Any]]:
+    document: dict[str, Any] = json.loads(said(files, *more, "-o", "json"))
+    assert document["schema"] == "xsmmu.predict/1"
+    rows: list[dict[str, Any]] = document["predictions"]
+    return rows
+
+
+def refused(files: Files, *more: object) -> UserError:
+    with pytest.raises(UserError) as error:
+        CliRunner().invoke(app, words(files, *more), catch_exceptions=False, standalone_mode=False)
+    return error.value
+
+
+def runs(files: Files) -> int:
+    """How often the program has run."""
+    log = files[0].parents[1] / "log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def widen(files: Files, lowest: int, highest: int) -> None:
+    """Give the table's read a range."""
+    text = files[0].read_text()
+    files[0].write_text(text.replace("value = 200,", f"value = 200, lowest = {lowest}, highest = {highest},"))
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def test_the_table(files: Files) -> None:
+    lines = said(files, "--policies", "kernel-off,kernel-strict,fused").splitlines()
+    assert lines[0] == "A server; a driver; some flows"
+    assert [line.split()[:3] for line in lines[1:5]] == [
+        ["POLICY", "LEVEL", "GB/S"],
+        ["kernel-off", "none", "91.0"],
+        ["kernel-strict", "strict", "71.0"],
+        ["fused", "held", "91.0"],
+    ]
+    assert "page walks (75 %)" in lines[3]
+    assert lines[5] == "note: kernel-off: limited by page walks (75 %), raised by none of the changes that were tried"
+    assert lines[-1] == "note: fastest, or not distinguishable from it: fused"
+
+
+def test_a_lift_is_tried(files: Files) -> None:
+    text = files[0].read_text().replace("walkers = { value = 2", "walkers = { value = 20")
+    files[0].write_text(text)
+    (row,) = found(files, "--policies", "kernel-strict")
+    assert [each["parameter"] for each in row["lifts"]] == ["walkers", "cores", "ring", "flows"]
+    assert "raised by twice the walkers (109.0 Gb/s)" in said(files, "--policies", "kernel-strict")
+
+
+def test_an_interval_is_that_of_all_sets(files: Files) -> None:
+    widen(files, 150, 210)
+    (row,) = found(files, "--policies", "kernel-strict")
+    gbps = row["throughput_gbps"]
+    assert gbps["value"] == 71.02
+    assert gbps["low"] == pytest.approx(70.0, abs=1) and gbps["high"] == pytest.approx(76, abs=1)
+    assert gbps["determined"] and (row["runs"], row["seeds"]) == (3 + model_files.SAMPLES, 3)
+
+
+def test_a_wide_interval_is_not_determined(files: Files) -> None:
+    widen(files, 10, 600)
+    text = said(files, "--policies", "kernel-strict,fused")
+    assert "not determined, " in text
+    assert "note: 1 of 2 throughputs are not determined" in text
+    rows = found(files, "--policies", "kernel-strict,fused")
+    assert [row["throughput_gbps"]["determined"] for row in rows] == [False, True]
+
+
+def test_fits_are_used(files: Files) -> None:
+    widen(files, 10, 600)
+    (files[0].parent / "fits.toml").write_text("[[set]]\ntable_read_ns = 210\n[[set]]\ntable_read_ns = 190\n")
+    (row,) = found(files, "--policies", "kernel-strict")
+    assert row["runs"] == 5
+    assert (row["throughput_gbps"]["low"], row["throughput_gbps"]["high"]) == (70.01, 72.02)
+
+
+def test_measured_values_are_not_changed(files: Files) -> None:
+    (files[0].parent / "fits.toml").write_text("[[set]]\ntable_read_ns = 900\n")
+    (row,) = found(files, "--policies", "kernel-strict")
+    assert row["runs"] == 3
+
+
+def test_levels() -> None:
+    levels = {"kernel-off": "none", "kernel-lazy": "lazy", "fused": "held", "fused-direct-aware": "strict"}
+    assert {name: predicted.level(name) for name in levels} == levels
+    assert predicted.level("lazy-aware") == "lazy"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (90, "90 s"), (600, "10 minutes"), (9000, "2.5 hours")])
+def test_times_for_people(seconds: float, words: str) -> None:
+    assert predicted.long(seconds) == words
+
+
+# -- sweeps and the cache --------------------------------------------------------------------------
+
+
+def test_a_sweep_has_a_row_for_each_place(files: Files) -> None:
+    rows = found(files, "--policies", "fused", "--sweep", "ring=256,1024", "--sweep", "flows=1..3")
+    assert [row["at"] for row in rows] == [{"ring": r, "flows": f} for r in (256, 1024) for f in (1, 2, 3)]
+    assert [row["throughput_gbps"]["value"] for row in rows[:3]] == [100.02, 99.02, 98.02]
+    assert not rows[0]["lifts"]
+
+
+def test_a_swept_parameter_has_the_value_of_its_place(files: Files) -> None:
+    """Also if its file gives it a range."""
+    widen(files, 150, 210)
+    rows = found(files, "--policies", "kernel-strict", "--sweep", "table_read_ns=150,200")
+    assert [row["throughput_gbps"]["low"] for row in rows] == [76.01, 71.01]
+
+
+def test_finished_points_are_kept(files: Files) -> None:
+    first = said(files, "--policies", "fused", "--sweep", "flows=1,2", "--seeds", "1", "-o", "json")
+    assert runs(files) == 2
+    assert said(files, "--policies", "fused", "--sweep", "flows=1,2", "--seeds", "1", "-o", "json") == first
+    said(files, "--policies", "fused,lazy", "--sweep", "flows=1,2", "--seeds", "1")
+    assert runs(files) == 4
+    files[0].write_text(files[0].read_text().replace('"lscpu"', '"nproc"'))
+    said(files, "--policies", "fused", "--sweep", "flows=1,2", "--seeds", "1")
+    assert runs(files) == 4, "words of a file do not change a result"
+    files[0].write_text(files[0].read_text().replace("value = 8", "value = 9"))
+    said(files, "--policies", "fused", "--sweep", "flows=1,2", "--seeds", "1")
+    assert runs(files) == 6
+
+
+def test_a_point_that_fails_costs_no_other(files: Files) -> None:
+    error = refused(files, "--policies", "fused", "--sweep", "flows=11,12,13", "--seeds", "1", "--jobs", "1")
+    assert (error.code, error.message) == ("failed", "fused flows=13: xsmmu-model ended with status 1")
+    assert error.lines == ("xsmmu-model: at 7 ns: lost",)
+    before = runs(files)
+    said(files, "--policies", "fused", "--sweep", "flows=11,12", "--seeds", "1")
+    assert runs(files) == before
+
+
+def test_a_command_for_each_point(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = ("--policies", "fused,lazy", "--sweep", "flows=1,2", "--seeds", "1", "--cache", tmp_path / "kept")
+    lines = said(files, *more, "--print", "parallel").splitlines()
+    assert runs(files) == 0
+    assert len(lines) == 4
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=False)
+    assert runs(files) == len([*(tmp_path / "kept").iterdir()]) == 4
+    said(files, *more)
+    assert runs(files) == 4
+    (job,) = {shlex.split(line)[0] for line in said(files, *more, "--print", "slurm").splitlines()}
+    assert job == "sbatch"
+
+
+def test_a_long_sweep_is_announced(files: Files) -> None:
+    made = CliRunner().invoke(app, words(files, "--policies", "fused", "--sweep", "flows=21..70", "--seeds", "1"))
+    assert made.exit_code == 0
+    assert made.stderr.startswith("50 points take about ")
+    assert "the same command continues after a stop" in made.stderr
+
+
+def test_a_sweep_that_takes_too_long_is_refused(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict, "LONGEST_S", 1e-9)
+    error = refused(files, "--policies", "fused", "--sweep", "flows=1..1000", "--sweep", "ring=1..1000", "--jobs", "2")
+    assert error.message.startswith("--sweep: 1,000,000 points take about ")
+    assert "with 2 jobs: add --long to run them all here, --print to run them elsewhere" in error.message
+    assert runs(files) == 1
+    assert found(files, "--policies", "fused", "--sweep", "flows=21..70", "--seeds", "1", "--long")
+
+
+# -- refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--policies", "fuse"), "unknown policy 'fuse': choose from kernel-off, kernel-strict"),
+        (("--policies", "kernel-strict-direct"), "unknown policy 'kernel-strict-direct'"),
+        (("--policies", ","), "--policies names no policy"),
+        (("--sweep", "ring"), "--sweep ring: write NAME=VALUE,VALUE or NAME=FIRST..LAST"),
+        (("--sweep", "rings=1"), "unknown parameter 'rings'"),
+        (("--sweep", "ring=x"), "ring: 'x' is no whole number"),
+        (("--sweep", "ring=0"), "--sweep ring: 0 packets is impossible: from 1 to 65536"),
+        (("--sweep", "driver=mlx9"), "--sweep driver: 'mlx9' is none of none, page_pool"),
+        (("--sweep", "ring=1", "--sweep", "ring=2"), "--sweep ring is given twice"),
+        (("--print", "slurm", "-o", "json"), "--print excludes --html and -o"),
+    ],
+)
+def test_what_is_refused(files: Files, more: tuple[str, ...], said: str) -> None:
+    assert said in refused(files, *more).message
+    assert runs(files) == 0
+
+
+def test_what_the_program_refuses_has_a_place(files: Files) -> None:
+    error = refused(files, "--sweep", "ring=8192", "--policies", "fused")
+    assert error.message == "--sweep ring=8192: ring 8192 is too much"
+    driver = files[0].parent / "drivers/page_pool.toml"
+    driver.write_text(driver.read_text().replace("256", "8192"))
+    assert refused(files, "--policies", "fused").message == f"{driver}:5: ring 8192 is too much"
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_page_of_all_policies(files: Files, tmp_path: Path) -> None:
+    said(files, "--html", tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    page = Page(text)
+    assert page.words.count("kernel-strict") >= 2
+    assert "table_read_ns" in page.words and "lscpu" in page.words
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_the_page_of_a_sweep(files: Files, tmp_path: Path) -> None:
+    widen(files, 10, 600)
+    said(
+        files,
+        "--policies",
+        "kernel-strict,fused",
+        "--sweep",
+        "flows=1,2",
+        "--sweep",
+        "ring=64,128",
+        "--html",
+        tmp_path / "a.html",
+    )
+    text = (tmp_path / "a.html").read_text()
+    assert text.count("<svg") == 2
+    assert "flows=2" in text and "not determined" in text
+
+
+def test_other_files_are_not_replaced(files: Files) -> None:
+    assert refused(files, "--html", files[0]).code == "file-exists"
+    assert refused(files, "--html", "/nowhere/a.html").code == "bad-value"
+
+
+def test_names_cannot_break_the_page(files: Files) -> None:
+    files[0].write_text(files[0].read_text().replace("A server", "<script>alert(1)</script>"))
+    scene = model_files.scene(*files)
+    rows = found(files, "--policies", "fused")
+    assert "<script>" not in predict_page.html(scene, rows)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Predictions for people: figures with intervals, the limit, the table and its notes.
+
+A figure's value is the median of the seeds. Its interval is that of all runs: all seeds, and all sets of parameters
+that could be true. A throughput is determined if the interval is within 10 % of the value.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import click
+
+from xsmmu import guide, output
+from xsmmu.digits import duration
+from xsmmu.model_files import Scene
+
+Result = Mapping[str, Any]
+Json = dict[str, Any]
+
+OFF: Final = "kernel-off"
+"""The kernel without an IOMMU."""
+WIDEST: Final = 0.10
+"""Widest interval of a determined figure, on each side, as a part of the value."""
+GAIN: Final = 1.05
+"""A lift is shown from this ratio of throughputs on."""
+LIMITS: Final[Mapping[str, str]] = {
+    "link": "the network link",
+    "pcie": "PCIe",
+    "walks": "page walks",
+    "queue": "the invalidation queue",
+    "lock": "the queue's lock",
+    "cpu": "the CPU",
+    "sender": "the sender",
+}
+NOT_DETERMINED: Final = "not determined"
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def at(result: Any, place: str) -> float | None:
+    """The number at a place of a result, such as counters.inv_per_page; None if there is none."""
+    for part in place.split("."):
+        if not isinstance(result, Mapping) or part not in result:
+            return None
+        result = result[part]
+    return float(result) if isinstance(result, int | float) else None
+
+
+def interval(seeds: Sequence[Result], runs: Sequence[Result], place: str) -> Json | None:
+    """The figure at a place; None if a run lacks it."""
+    values = [at(run, place) for run in runs]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    value, low, high = statistics.median(known[: len(seeds)]), min(known), max(known)
+    return {"value": value, "low": low, "high": high, "determined": is_determined(value, low, high)}
+
+
+def is_determined(value: float, low: float, high: float) -> bool:
+    """Whether an interval is narrow enough."""
+    return low >= (1 - WIDEST) * value and high <= (1 + WIDEST) * value
+
+
+def figures(seeds: Sequence[Result], runs: Sequence[Result]) -> Json:
+    """All figures of a point; `runs` begin with those of the seeds."""
+    limits = {name: statistics.fmean(run["limits"].get(name, 0) for run in seeds) for name in seeds[0]["limits"]}
+    first = seeds[0]
+    named = {name: interval(seeds, runs, name) for name, value in first.items() if _is_figure(name, value)}
+    counters = {name: interval(seeds, runs, f"counters.{name}") for name in first["counters"]}
+    commands = first["counters"].get("commands", {})
+    return {
+        **named,
+        "exposure_us": {name: interval(seeds, runs, f"exposure_us.{name}") for name in first["exposure_us"]},
+        "limits": limits,
+        "limit": max(limits, key=lambda name: limits[name]) if any(limits.values()) else None,
+        "counters": {name: found for name, found in counters.items() if found},
+        "commands": {name: interval(seeds, runs, f"counters.commands.{name}") for name in commands},
+        "runs": len(runs),
+        "seeds": len(seeds),
+    }
+
+
+def _is_figure(name: str, value: Any) -> bool:
+    return name not in ("seed", "events") and isinstance(value, int | float)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def long(seconds: float) -> str:
+    """A time for people: 40 s, 12 minutes, 3.5 hours, 12 days."""
+    for unit, scale in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * scale:
+            return f"{seconds / scale:.1f} {unit}" if seconds < 10 * scale else f"{seconds / scale:,.0f} {unit}"
+    return f"{max(seconds, 1):.0f} s"
+
+
+def level(policy: str) -> str:
+    """The level of a policy; a batch-aware driver makes a policy with a flush of the driver strict."""
+    base = policy.removesuffix("-aware").removesuffix("-direct")
+    own = {OFF: "none", "kernel-strict": "strict", "kernel-lazy": "lazy"}
+    if base in own:
+        return own[base]
+    aware = policy.endswith("-aware") and base in ("xsmmu", "fused", "fands")
+    return "strict" if aware else guide.POLICIES[base].level
+
+
+def spread(found: Mapping[str, Any], digits: int = 1) -> str:
+    """An interval for people."""
+    low, high = f"{found['low']:.{digits}f}", f"{found['high']:.{digits}f}"
+    return low if low == high else f"{low}-{high}"
+
+
+def throughput(result: Result) -> str:
+    """The throughput in Gb/s, or the words that it is not determined."""
+    found = result["throughput_gbps"]
+    return f"{found['value']:.1f}" if found["determined"] else f"{NOT_DETERMINED}, {spread(found)}"
+
+
+def limit(result: Result) -> str:
+    """What limits, with its share of the time."""
+    name = result["limit"]
+    return f"{LIMITS.get(name, name)} ({100 * result['limits'][name]:.0f} %)" if name else ""
+
+
+def lifts(result: Result) -> list[str]:
+    """The changes that raise the throughput, the best first."""
+    now = result["throughput_gbps"]["value"]
+    found = [each for each in result["lifts"] if each["throughput_gbps"] > GAIN * now]
+    found.sort(key=lambda each: -float(each["throughput_gbps"]))
+    return [f"{each['words']} ({each['throughput_gbps']:.1f} Gb/s)" for each in found]
+
+
+def row(result: Result) -> list[str]:
+    """A line of the table."""
+    exposed, drops = result["exposure_us"]["p99"], result["drops_share"]
+    inv = result["counters"].get("inv_per_page")
+    return [
+        *(str(value) for value in result["at"].values()),
+        result["policy"],
+        level(result["policy"]),
+        throughput(result),
+        spread(result["throughput_gbps"]),
+        f"{100 * result['cpu_share']['value']:.0f}",
+        f"{100 * drops['value']:.2f}",
+        duration(1000 * exposed["value"]) if exposed else "-",
+        f"{inv['value']:.3f}" if inv else "-",
+        limit(result),
+    ]
+
+
+def columns(results: Sequence[Result]) -> list[str]:
+    """The heads of the table."""
+    swept = [name.upper() for name in results[0]["at"]]
+    return [*swept, "POLICY", "LEVEL", "GB/S", "INTERVAL", "CPU %", "DROPS %", "EXPOSED p99", "INV/PAGE", "LIMIT"]
+
+
+def notes(results: Sequence[Result]) -> Iterator[str]:
+    """Explanations of the table."""
+    for result in results:
+        if result["lifts"]:
+            found = lifts(result)
+            raises = f"raised by {'; '.join(found)}" if found else "raised by none of the changes that were tried"
+            yield f"{result['policy']}: limited by {limit(result) or 'nothing'}, {raises}"
+    for place, mine in groupby(results, key=lambda result: result["at"]):
+        yield from _best(place, list(mine))
+    unknown = [result for result in results if not result["throughput_gbps"]["determined"]]
+    if unknown:
+        yield (
+            f"{len(unknown)} of {len(results)} throughputs are not determined: parameters that are as likely give more "
+            "than 10 % more or less; measure the parameters with a range (docs/model.md)"
+        )
+
+
+def _best(place: Mapping[str, Any], results: Sequence[Result]) -> Iterator[str]:
+    """The fastest policies that are not distinguishable, but for the path without an IOMMU."""
+    behind = [result for result in results if result["policy"] != OFF]
+    if len(behind) < 2:
+        return
+    top = max(result["throughput_gbps"]["value"] for result in behind)
+    best = [result["policy"] for result in behind if result["throughput_gbps"]["high"] >= top]
+    where = f"{', '.join(f'{name}={value}' for name, value in place.items())}: " if place else ""
+    yield f"{where}fastest, or not distinguishable from it: {', '.join(best)}"
+
+
+def print_table(scene: Scene, results: Sequence[Result]) -> None:
+    """The table and its notes."""
+    click.echo("; ".join(part.title for part in (scene.machine, scene.driver, scene.workload)))
+    output.table(columns(results), [row(result) for result in results])
+    for note in notes(results):
+        click.echo(f"note: {note}")
+
+
+def by_policy(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The results of each policy."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(result["policy"], []).append(result)
+    return found

@@ -148,7 +148,7 @@ static u64 below(u64 end, u64 first, u64 size)
 	u64 page = end > size ? (end - size) & ~(size - 1) : 0;
 
 	if (page < MSI_END && page + size > MSI_FIRST)
-		page = (MSI_FIRST - size) & ~(size - 1);
+		page = size < MSI_FIRST ? (MSI_FIRST - size) & ~(size - 1) : 0;
 	return page >= first ? page : 0;
 }
 

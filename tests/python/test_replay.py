@@ -441,6 +441,40 @@ def test_a_lost_unmap_is_replaced(replayed: Replayed) -> None:
     assert (found["damage"]["lost_events"], found["pages_still_mapped"]) == (10, 0)
 
 
+def test_a_gap_of_all_cpus_names_none(replayed: Replayed) -> None:
+    """The recorder writes such gaps between slices of --max-overhead, and for calls that the kernel skipped."""
+    made = Recording().map(1).add("lost", bytes=10, span=50, cpu=0xFFFF).map(1).unmap(1).poll()
+    found = replayed(made, "fused")
+    assert left(found) == {"gap": 1, "unmap_lost_before_map": 1}
+    assert (found["damage"]["lost_events"], found["pages_still_mapped"]) == (10, 0)
+
+
+@pytest.mark.parametrize("policy", ["kernel-strict", "kernel-lazy", "copy", "fused"])
+def test_no_number_holds_up_a_replay(replayed: Replayed, policy: str) -> None:
+    last = (1 << 64) - 1
+    made = Recording().map(1, bytes=100).map(2, bytes=100)
+    made.add("iova_unlink", iova=place(3), bytes=1 << 63).add("iova_unlink", iova=last - 4095, bytes=4095)
+    made.poll(ns=last - 1).unmap(1, ns=last, bytes=100)
+    found = replayed(made, policy)
+    assert left(found) == {"size_out_of_range": 1, "unlink_without_link": 1, "time_out_of_range": 2}
+    assert found["pages_still_mapped"] == 2
+
+
+def test_a_machine_of_too_much_memory_is_refused(player: Player, tmp_path: Path) -> None:
+    for pages, status in ((1 << 34, 0), ((1 << 34) + 1, 3), (1 << 63, 3)):
+        file = Recording().map(1).unmap(1).write(tmp_path / f"{pages}.dma", HEADER | {"memory_pages": pages})
+        found, text = player.try_(file, "fused-identity")
+        assert found == status, text
+        assert not status or f"a machine with {pages} pages of memory, and at most 17179869184" in text
+
+
+@pytest.mark.parametrize("policy", KERNEL)
+def test_a_list_larger_than_4_gib_has_iovas(replayed: Replayed, policy: str) -> None:
+    entries = (1 << 28,) * 17
+    found = replayed(Recording().map_list(1, entries).unmap_list(1, entries), policy)
+    assert (found["pages_mapped"], found["pages_unmapped"]) == (17 << 16, 17 << 16)
+
+
 def test_damage_is_counted(player: Player, tmp_path: Path) -> None:
     file = written(tmp_path / "work.dma", 200_000)
     whole = player(file, "fused")

@@ -67,7 +67,7 @@ enum trace_kind {
  * @queue: NAPI identity of @TRACE_POLL; else the NAPI identity or interrupt of the queue, 0 if not
  *   known
  * @offset: of the buffer in its first page, in bytes
- * @cpu: CPU of the caller
+ * @cpu: CPU of the caller; 0xffff of @TRACE_LOST of all CPUs
  * @device: index in the header's list of devices
  * @kind: enum trace_kind
  * @flags: TRACE_* bits

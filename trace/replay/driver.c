@@ -18,6 +18,9 @@
 /* Entries of the longest list; a longer one is damage. */
 #define ENTRIES_MAX	(1u << 20)
 
+/* Two years. Windows are added to times, which must not overflow. */
+#define NS_END		(1ULL << 56)
+
 /*
  * struct list - a list of which the entries are being read, on a CPU
  * @event:	the map; @event.kind is 0 if there is none
@@ -232,11 +235,11 @@ enum links { LINKS_COUNT, LINKS_FORGET, LINKS_UNMAP };
  */
 static u32 each_link(const struct trace_event *event, u64 bytes, enum links what)
 {
-	u64 end = event->iova + bytes, at = event->iova;
+	u64 begin = event->iova, at = begin;
 	u32 count = 0, number;
 
-	while (at < end) {
-		number = mapping_find(event->device, at, end - at, LINK);
+	while (at - begin < bytes) {
+		number = mapping_find(event->device, at, bytes - (at - begin), LINK);
 		if (!number) {
 			at = (at | (XS_PAGE_BYTES - 1)) + 1;
 			continue;
@@ -253,7 +256,11 @@ static u32 each_link(const struct trace_event *event, u64 bytes, enum links what
 
 static void range_unlink(const struct trace_event *event)
 {
-	if (!each_link(event, event->bytes, LINKS_UNMAP))
+	struct part part = part_of(event);
+
+	if (!part_pages(&part))
+		tally_leave_out(LEFT_EMPTY);
+	else if (!each_link(event, event->bytes, LINKS_UNMAP))
 		tally_leave_out(LEFT_UNLINK);
 }
 
@@ -357,9 +364,6 @@ static void dispatch(const struct trace_event *event)
 	case TRACE_POLL:
 		world_poll();
 		break;
-	case TRACE_LOST:
-		lost(event);
-		break;
 	default:
 		tally_leave_out(LEFT_KIND);
 	}
@@ -367,9 +371,18 @@ static void dispatch(const struct trace_event *event)
 
 void driver_event(const struct trace_event *event)
 {
+	if (event->ns >= NS_END) {
+		tally_leave_out(LEFT_LATE);
+		return;
+	}
 	if (event->ns < replay.now_ns && event->kind != TRACE_LOST)
 		tally_leave_out(LEFT_TIME);
 	world_advance(event->ns);
+	/* A gap of all CPUs names none. */
+	if (event->kind == TRACE_LOST) {
+		lost(event);
+		return;
+	}
 	if (event->cpu >= replay.options.cpus) {
 		tally_leave_out(LEFT_CPU);
 		return;
@@ -380,7 +393,7 @@ void driver_event(const struct trace_event *event)
 		return;
 	}
 	dispatch(event);
-	if (event->kind != TRACE_POLL && event->kind != TRACE_LOST && world_at(event)->engine)
+	if (event->kind != TRACE_POLL && world_at(event)->engine)
 		world_work(world_at(event));
 }
 

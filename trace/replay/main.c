@@ -278,6 +278,9 @@ static void read_header(const char *header)
 	if (!options->memory_pages)
 		options->memory_pages = field_of(header, "memory_pages",
 						 64ULL << (30 - XS_PAGE_LG2));
+	if (options->memory_pages > REPLAY_MEMORY_MAX)
+		replay_stop("the recording is of a machine with %llu pages of memory, and at most %llu can be replayed",
+			    (unsigned long long)options->memory_pages, REPLAY_MEMORY_MAX);
 	pages = value_in(header, "pages");
 	options->raw |= pages && !strncmp(pages, "\"raw\"", 5);
 	if (!options->gap_ns)

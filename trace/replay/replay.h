@@ -15,6 +15,8 @@ enum replay_side { SIDE_ENGINE, SIDE_KERNEL_STRICT, SIDE_KERNEL_LAZY };
 
 #define REPLAY_DEVICES	65536u
 #define REPLAY_CPUS_MAX	4096u
+/* 64 TiB, half of the IOVA space: the identity window is as large as memory. */
+#define REPLAY_MEMORY_MAX	(1ULL << 34)
 
 /* Exit statuses. */
 enum { STATUS_BROKEN = 1, STATUS_USAGE = 2, STATUS_FILE = 3 };

@@ -60,6 +60,7 @@ const char *tally_left_name(enum left_out reason)
 		[LEFT_EMPTY] = "size_out_of_range",
 		[LEFT_FAILED] = "failed_call",
 		[LEFT_CPU] = "unknown_cpu",
+		[LEFT_LATE] = "time_out_of_range",
 		[LEFT_TIME] = "time_back",
 		[LEFT_KIND] = "unknown_kind",
 		[LEFT_LOST] = "gap",

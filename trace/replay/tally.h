@@ -22,6 +22,7 @@ enum left_out {
 	LEFT_EMPTY,		/* a map of 0 bytes, or of more than a mapping can have */
 	LEFT_FAILED,		/* a call that failed when it was recorded */
 	LEFT_CPU,		/* a CPU that the machine does not have */
+	LEFT_LATE,		/* later than any recording is long */
 	LEFT_TIME,		/* time goes back: replayed at the time before */
 	LEFT_KIND,		/* not known */
 	LEFT_LOST,		/* a gap: events that the recorder has lost, or a damaged block */

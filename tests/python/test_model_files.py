@@ -116,19 +116,19 @@ RANGE = "value = 2, lowest = 1, highest = 8,"
 
 
 def test_without_ranges_there_is_nothing_else(files: tuple[Path, Path]) -> None:
-    assert model_files.sets(model_files.scene(*files), [{"table_read_ns": 300}]) == []
+    assert model_files.sets(model_files.scene(*files).ranged(), [{"table_read_ns": 300}]) == []
 
 
 def test_ranges_are_sampled(files: tuple[Path, Path]) -> None:
     change(files[0], "value = 2,", RANGE)
-    found = model_files.sets(model_files.scene(*files), [])
+    found = model_files.sets(model_files.scene(*files).ranged())
     assert sorted({each["walkers"] for each in found}) == [1, 2, 3, 4, 6, 7, 8]
-    assert found == model_files.sets(model_files.scene(*files), [])
+    assert found == model_files.sets(model_files.scene(*files).ranged())
 
 
 def test_a_fit_changes_what_has_a_range_alone(files: tuple[Path, Path]) -> None:
     change(files[0], "value = 2,", RANGE)
-    scene = model_files.scene(*files)
+    scene = model_files.scene(*files).ranged()
     assert model_files.sets(scene, [{"walkers": 5, "table_read_ns": 300}]) == [{"walkers": 5}]
     assert 1 <= int(model_files.sets(scene, [{"walkers": 50}])[0]["walkers"]) <= 8
 

@@ -129,6 +129,11 @@ class Given:
     range: tuple[int, int] | None
 
 
+def ranged(given: Mapping[str, Given]) -> dict[str, tuple[int, int]]:
+    """Parameters that could have other values, with the ends of their ranges."""
+    return {name: each.range for name, each in given.items() if each.range and each.range[0] < each.range[1]}
+
+
 @dataclass(frozen=True)
 class Described:
     """A machine, a driver or a workload."""
@@ -272,8 +277,7 @@ class Scene:
 
     def ranged(self) -> dict[str, tuple[int, int]]:
         """Parameters that could have other values."""
-        ranges = ((name, given.range) for name, given in self.given().items())
-        return {name: ends for name, ends in ranges if ends and ends[0] < ends[1]}
+        return ranged(self.given())
 
 
 def scene(machine: Path, workload: Path, driver: Path | None = None, known: Parameters | None = None) -> Scene:
@@ -316,22 +320,21 @@ def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
     return found
 
 
-def sets(scene_: Scene, fitted: Iterable[Set]) -> list[dict[str, Value]]:
-    """What the scene's parameters could be, beside their values: the sets of a fit, spread over all other ranges.
+def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> list[dict[str, Value]]:
+    """What parameters could be, beside their values: the sets of a fit, spread over all other ranges.
 
     A set changes only parameters whose file gives them a range with the set's value in it. So nothing is changed that
     was measured, and without ranges there is nothing else that the parameters could be.
     """
-    ranged = scene_.ranged()
-    if not ranged:
+    if not ends:
         return []
     fitted = [*fitted] or [{} for _ in range(SAMPLES)]
     made = []
     for number, row in enumerate(fitted, 1):
-        chosen = {name: value for name, value in row.items() if name in ranged and _within(value, ranged[name])}
-        free = [name for name in ranged if name not in chosen]
+        chosen = {name: value for name, value in row.items() if name in ends and _within(value, ends[name])}
+        free = [name for name in ends if name not in chosen]
         for prime, name in zip(_primes(), free, strict=False):
-            low, high = ranged[name]
+            low, high = ends[name]
             chosen[name] = low + ((high - low + 1) * _spread(number, prime) >> 32)
         made.append(chosen)
     return made

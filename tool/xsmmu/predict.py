@@ -318,7 +318,7 @@ def predict(
     """
     scene = model_files.scene(machine, workload, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
-    sets = model_files.sets(scene, model_files.fits(scene.known))
+    sets = model_files.sets(scene.ranged(), model_files.fits(scene.known))
     plan = Plan(scene, sets, seeds, time_ms, with_lifts=not sweep)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
     if printed:

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from tests.python import documents
 
 from xsmmu import virtual
+from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
 
@@ -173,3 +176,31 @@ def test_a_lock_limits_all_cores() -> None:
     many = {**machine.values, "cores": 64}
     assert virtual.gbps(protocol, found, many) == pytest.approx(32_768 / 6500)
     assert virtual.gbps(protocol, found, many, queues=64) == 100
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def said(*words: object) -> str:
+    made = CliRunner().invoke(app, ["predict", "--virtual", *map(str, words)], catch_exceptions=False)
+    assert made.exit_code == 0, made.output
+    return made.stdout
+
+
+def test_the_table() -> None:
+    lines = said().splitlines()
+    assert lines[0].startswith("x86 guest under KVM")
+    assert lines[1].split()[:4] == ["PROTOCOL", "MODE", "REQUESTS", "KICKS"]
+    (row,) = (line.split() for line in lines if line.startswith("virtio-map-software ") and " strict " in line)
+    assert row[2:6] == ["2.000", "2.000", "3.000", "0.000"]
+
+
+def test_json_fits_its_schema() -> None:
+    (document,) = documents.read(said("--machine", MACHINES[0], "-o", "json"))
+    assert {row["protocol"] for row in document["protocols"]} == {*PROTOCOLS}
+    assert len(documents.read(said("-o", "jsonl"))) == len(document["protocols"])
+
+
+def test_a_machine_and_a_workload_are_needed() -> None:
+    with pytest.raises(UserError, match="name a machine and a workload"):
+        CliRunner().invoke(app, ["predict"], catch_exceptions=False, standalone_mode=False)

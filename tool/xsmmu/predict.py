@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import guide, model_files, output, predict_page, predicted, programs, units
+from xsmmu import guide, model_files, output, predict_page, predicted, programs, units, virtual
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.model_files import Scene, Value
 from xsmmu.predicted import OFF
@@ -266,8 +266,9 @@ def commands(wanted: Iterable[Unit], words: Sequence[str], cache: Path, form: st
 
 
 @click.command()
-@click.option("--machine", metavar="M.toml", required=True, type=click.Path(path_type=Path), help="The machine.")
-@click.option("--workload", metavar="W.toml", required=True, type=click.Path(path_type=Path), help="The workload.")
+@click.option("--machine", metavar="M.toml", type=click.Path(path_type=Path), help="The machine.")
+@click.option("--workload", metavar="W.toml", type=click.Path(path_type=Path), help="The workload.")
+@click.option("--virtual", "of_guest", is_flag=True, help="Protocols of virtual IOMMUs instead; M.toml is a guest.")
 @click.option("--driver", metavar="D.toml", type=click.Path(path_type=Path), help="Another driver than the machine's.")
 @click.option("--policies", metavar="LIST", default=DEFAULT, show_default=True, help="Policies and modes.")
 @click.option("--sweep", "swept", metavar="NAME=VALUES", multiple=True, help="Values of a parameter: 1,2,4 or 1..40.")
@@ -289,8 +290,9 @@ def commands(wanted: Iterable[Unit], words: Sequence[str], cache: Path, form: st
 )
 @output.option
 def predict(
-    machine: Path,
-    workload: Path,
+    machine: Path | None,
+    workload: Path | None,
+    of_guest: bool,
     driver: Path | None,
     policies: str,
     swept: tuple[str, ...],
@@ -315,7 +317,13 @@ def predict(
       xsmmu predict --machine M.toml --workload W.toml --policies fused,lazy
       xsmmu predict --machine M.toml --workload W.toml --sweep ring=256,512
       xsmmu predict --machine M.toml --workload W.toml --html page.html
+      xsmmu predict --virtual
     """
+    if of_guest:
+        virtual.show(machine, form)
+        return
+    if machine is None or workload is None:
+        raise UserError("name a machine and a workload: --machine M.toml --workload W.toml", code="usage")
     scene = model_files.scene(machine, workload, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
     sets = model_files.sets(scene.ranged(), model_files.fits(scene.known))

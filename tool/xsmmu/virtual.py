@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from xsmmu import model_files
+import click
+
+from xsmmu import model_files, output
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.model_files import Described, Value
 
@@ -355,3 +357,14 @@ def cells(row_: Mapping[str, Any]) -> list[str]:
         f"{wait['low']:,.0f}-{wait['high']:,.0f}",
         f"{rate['value']:.1f}",
     ]
+
+
+def show(file: Path | None, form: str) -> None:
+    """Print the rows of a guest; by default of an x86 guest."""
+    found = machine(file or model_files.folder() / "virtual/machines/kvm-x86.toml")
+    made = [*rows(found)]
+    if form == "table":
+        click.echo(f"{found.described.title}; for each page, ns and Gb/s of {found.values['cores']} CPUs")
+        output.table(COLUMNS, map(cells, made))
+    else:
+        output.emit(form, "predict-virtual", "protocols", made)

@@ -49,9 +49,9 @@ def point_of(table: Table, cell: Cell) -> Point | None:
     """The point of a cell; None if the model has no machine, workload or policy for it."""
     if not (table.machine and table.workload and cell.policy):
         return None
-    changes: dict[str, Value] = {**table.inputs(cell.at), **cell.set}
-    if table.axis and table.axis.parameter and cell.at is not None:
-        changes[table.axis.parameter] = int(cell.at)
+    changes: dict[str, Value] = {**table.set, **table.inputs(cell.at), **cell.set}
+    if table.axis and cell.at is not None:
+        changes |= dict.fromkeys(table.axis.parameters, int(cell.at))
     return Point(table.name, cell.driver, cell.policy, tuple(changes.items()))
 
 

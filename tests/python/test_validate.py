@@ -55,7 +55,7 @@ def test_a_point_has_the_tables_inputs() -> None:
 def test_the_ablation_changes_the_hint() -> None:
     (cell,) = (each for each in TABLES["fs-ablation"].of("throughput") if each.system == "blocks")
     point = point_of(TABLES["fs-ablation"], cell)
-    assert point and dict(point.changes) == {"hint": "dropped"}
+    assert point and dict(point.changes)["hint"] == "dropped"
 
 
 def test_a_table_without_a_machine_has_no_points() -> None:

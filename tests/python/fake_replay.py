@@ -37,6 +37,9 @@ RESULT: Final[dict[str, Any]] = {
     "iova_taken_pages": 64,
     "regions_per_1000_maps": 333.3,
     "engine_bytes": _GAUGE,
+    "lifetime_ns": {"p50": 120, "p99": 300, "max": 310, "mappings": 3, "from_ns": [[64, 2], [256, 1]]},
+    "timeline": {"step_ns": 1024, "maps": [3], "commands": [1], "mapped_pages": [2], "held_pages": [3]},
+    "header": '{"cpus": 4}',
     "not_replayed": {
         "unmap_without_map": {"count": 1, "first": {"event": 2, "ns": 200, "cpu": 0, "device": 0, "iova": 4096}}
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -329,6 +329,15 @@ def test_identity_revives_a_page(replayed: Replayed) -> None:
     assert replayed(made, "fused")["pages_revived"] == 0
 
 
+def test_a_flush_inside_an_unmap_may_release_the_page(replayed: Replayed) -> None:
+    """The driver has a reference of its own until the unmap returns, whose batch is full."""
+    made = Recording()
+    for number in range(1, 9):
+        made.map(number, page=9).unmap(number)
+    found = replayed(made.poll(), "fused", "--batch-pages", "5")
+    assert found["flushes"] == flushes(full=1, poll=1)
+
+
 def test_a_page_mapped_twice_is_held_for_both(replayed: Replayed) -> None:
     made = Recording().map(1, page=9).map(2, page=9).unmap(1, cpu=0, ns=1000).unmap(2, cpu=1, ns=1000)
     found = replayed(made.poll(cpu=0, ns=2000).poll(cpu=1, ns=3000), "fused")
@@ -366,6 +375,78 @@ def test_recordings_of_guests(player: Player, name: str, policy: str) -> None:
     assert not found["damage"]["cut"]
     assert found["pages_still_mapped"] == 0
     assert found["pages_mapped"] == found["pages_unmapped"] > 300
+
+
+def levels(found: Result) -> tuple[str, str]:
+    """The level of the policy, of which a device can tell only whether it is strict or held, and the level it saw."""
+    promised = "bounded" if found["level"] == "lazy" else str(found["level"])
+    return promised, str(found["checked"]["observed_level"])
+
+
+@pytest.mark.parametrize("policy", guide.POLICIES)
+@pytest.mark.parametrize("name", GUESTS)
+def test_the_checkers_of_sim_find_nothing(player: Player, name: str, policy: str) -> None:
+    for words in ((), ("--aware",), ("--repeat", "3"), ("--batch-pages", "5", "--window-us", "50")):
+        file = RECORDINGS / f"{name}.xsr"
+        found = player(file, policy, "--check", "0", *words)
+        unchecked = player(file, policy, *words)
+        checked = found["checked"]
+        assert checked["events"] > found["events"]
+        assert checked["accesses"] >= found["maps"] - found["copied_maps"]
+        # The checks change nothing.
+        assert {**found, "checked": 0} == {**unchecked, "checked": 0}
+        if "--batch-pages" not in words:
+            assert len({*levels(found)}) == 1
+
+
+def test_the_checkers_know_only_small_worlds(player: Player, tmp_path: Path) -> None:
+    made = Recording()
+    for number in range(1200):
+        made.map(number, pages=64)
+    status, text = player.try_(made.write(tmp_path / "many.dma"), "fused", "--check", "0")
+    assert (status, "too many for the checkers: replay without --check" in text) == (3, True)
+    status, text = player.try_(tmp_path / "many.dma", "kernel-lazy", "--check", "0")
+    assert (status, "--check is for policies" in text) == (2, True)
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_recording_can_be_repeated(player: Player, policy: str) -> None:
+    """Each pass begins with nothing mapped, at other addresses, as those of the recording end."""
+    file = RECORDINGS / "nvme-read_and_write-lazy.xsr"
+    once, thrice = player(file, policy), player(file, policy, "--repeat", "3")
+    for total in ("events", "maps", "unmaps", "pages_mapped", "pages_unmapped"):
+        assert thrice[total] == 3 * once[total]
+    assert (thrice["repeat"], thrice["not_replayed"], thrice["pages_still_mapped"]) == (3, {}, 0)
+    assert thrice["iova_mapped_pages"]["max"] == once["iova_mapped_pages"]["max"]
+
+
+def test_a_repeated_recording_that_has_no_end(replayed: Replayed) -> None:
+    made = Recording().map(1).map_list(2, (PAGE, 100)).add("alloc", iova=place(3), page=9, bytes=PAGE)
+    made.add("iova_alloc", iova=place(4), bytes=2 * PAGE).add("iova_link", iova=place(4), page=7, bytes=PAGE)
+    for policy in ALL:
+        found = replayed(made, policy, "--repeat", "1000", "--copy-bytes", "0")
+        assert (found["pages_still_mapped"], found["pages_unmapped"]) == (5, 999 * 5)
+        assert found["iova_taken_pages"] <= 2048
+        assert found["not_replayed"] == {}
+
+
+def test_timelines_and_lifetimes(replayed: Replayed) -> None:
+    made = Recording().map(1, ns=1_000).map(2, ns=1_000).unmap(1, ns=3_000).unmap(2, ns=9_000).poll(ns=10_000)
+    found = replayed(made, "fused")
+    line = found["timeline"]
+    assert line["step_ns"] == 1024
+    assert line["maps"] == [2, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert line["mapped_pages"] == [2, 2, 2, 1, 1, 1, 1, 1, 1, 0]
+    assert line["held_pages"] == [0, 0, 1, 1, 1, 1, 1, 1, 2, 2]
+    assert line["commands"] == [0] * 9 + [1]
+    life = found["lifetime_ns"]
+    assert (life["mappings"], life["max"], life["from_ns"]) == (2, 8000, [[1024, 1], [4096, 1]])
+    for count in (300, 5000):
+        long = replayed(polls(count, 10, step=100_000), "fused")
+        assert 128 <= len(long["timeline"]["maps"]) <= 256
+        assert sum(long["timeline"]["maps"]) == count
+        assert sum(long["timeline"]["commands"]) == sum(long["commands"].values())
+        assert max(long["timeline"]["mapped_pages"]) == 10
 
 
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
@@ -498,6 +579,10 @@ def test_any_events_can_be_replayed(tmp_path: Path, seed: int) -> None:
         tmp_path / "any.dma", {"cpus": 4, "pages": ("raw", "permuted")[seed % 2], "devices": groups}
     )
     found = [player(file, policy) for policy in ALL]
+    for policy in guide.POLICIES:
+        for device in range(3):
+            words = (("--aware",), ("--copy-bytes", "256"), ("--repeat", "2"))[device]
+            player(file, policy, "--check", str(device if groups[device] not in groups[:device] else 0), *words)
     found += [player(file, "fused", *words.split()) for words in ("--aware --copy-bytes 4096", "--window-us 3")]
     assert len({(each["maps"], each["pages_mapped"]) for each in found}) == 1
     assert len({each["pages_unmapped"] for each in found if each["policy"] not in KERNEL}) == 1
@@ -567,6 +652,14 @@ def _outcome(player: Player, file: Path, *words: str) -> Any:
     return found
 
 
+def checked(player: Player, folder: Path, words: Sequence[str]) -> list[str]:
+    """Why replays with these words fail."""
+    file = written(folder / "work.dma", 30_000)
+    for_policies = (("fused", ()), ("fands", ()), ("xsmmu", ("--batch-pages", "100")))
+    made = [_outcome(player, file, policy, *words, *more) for policy, more in for_policies]
+    return [each for each in made if isinstance(each, str)]
+
+
 @pytest.fixture(scope="session")
 def right(player: Player, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return figures(player, tmp_path_factory.mktemp("right"))
@@ -582,6 +675,10 @@ def test_a_planted_bug_is_found(mutant: Mutant, right: Any, tmp_path: Path) -> N
     """In the engine: the world ends the run. In the world and the models: exact figures change."""
     with MUTANTS.planted(mutant) as source_dir:
         player = Player(replay.compiled(("-O1", "-Wno-error"), source_dir))
+    if mutant.words:
+        assert not checked(player, tmp_path, ())
+        assert any("checker " in each for each in checked(player, tmp_path, mutant.words))
+        return
     found = figures(player, tmp_path)
     if mutant.file.startswith("core/"):
         assert any("invariant" in str(each) for each in found.values())

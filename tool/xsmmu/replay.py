@@ -39,6 +39,7 @@ class Unit:
     file: Path
     policy: str
     aware: bool
+    check: bool = False
 
     @property
     def name(self) -> str:
@@ -52,7 +53,8 @@ class Unit:
 
     def words(self) -> list[str]:
         """Arguments of the program besides the file."""
-        return ["--policy", self.policy, *(["--aware"] if self.aware else [])]
+        checks = ["--check", "0"] if self.check and self.policy not in KERNEL else []
+        return ["--policy", self.policy, *(["--aware"] if self.aware else []), *checks]
 
 
 def key_of(unit: Unit, recording: str, tool: str) -> str:
@@ -104,7 +106,7 @@ def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> d
 # -- the command -----------------------------------------------------------------------------------
 
 
-def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool) -> list[Unit]:
+def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool, check: bool = False) -> list[Unit]:
     """All units, in the order of the table."""
     wanted: list[tuple[str, bool]] = []
     for name in names:
@@ -116,13 +118,14 @@ def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool) -> l
         wanted.append((policy, name != policy))
         if aware and policy in WAITING:
             wanted.append((policy, True))
-    return [Unit(file, *each) for file in recordings for each in dict.fromkeys(wanted)]
+    return [Unit(file, *each, check) for file in recordings for each in dict.fromkeys(wanted)]
 
 
 def commands(wanted: Iterable[Unit], cache: Path, form: str) -> Iterator[str]:
     """A command line for each unit, which fills the cache from any folder."""
     for unit in dict.fromkeys(wanted):
         words = ["xsmmu", "replay", str(unit.file.absolute()), "--policy", unit.word]
+        words += ["--check"] if unit.check else []
         yield units.wrapped([*words, "--cache", str(cache.absolute()), "--jobs", "1"], form)
 
 
@@ -135,6 +138,7 @@ def cache_folder() -> Path:
 @click.argument("recordings", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--policy", "policies", metavar="LIST", default=DEFAULT, show_default=True, help="Policies and modes.")
 @click.option("--aware", is_flag=True, help="Also replay as if the drivers were batch-aware, where it matters.")
+@click.option("--check", is_flag=True, help="Have the module's own checkers watch the first device; half as fast.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Replays at the same time; default: CPUs.")
 @click.option("--cache", "folder", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Also write a page: a picture, table and notes.")
@@ -146,6 +150,7 @@ def replay(
     recordings: tuple[Path, ...],
     policies: str,
     aware: bool,
+    check: bool,
     jobs: int | None,
     folder: Path | None,
     page: Path | None,
@@ -170,7 +175,7 @@ def replay(
       xsmmu replay *.xsr --print parallel | parallel -j 8
       xsmmu replay *.xsr --cache /shared/replays --print slurm | sh
     """
-    wanted = units_of(recordings, [name for name in policies.split(",") if name], aware)
+    wanted = units_of(recordings, [name for name in policies.split(",") if name], aware, check)
     if not wanted:
         raise UserError("--policy names no policy: name at least one", code="usage")
     if printed:

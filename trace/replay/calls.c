@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "calls.h"
+#include "checks.h"
 #include "kernel.h"
 #include "mappings.h"
 #include "memory.h"
@@ -147,16 +148,70 @@ static bool copy_list(struct world *world, u32 number, const struct part *parts,
 
 /* ---- maps under a policy ---- */
 
+/* The driver has the pages of a folio. */
+static void mapped_folio(struct world *world, u64 iova, u32 folio, u32 pages, u32 prot)
+{
+	shadow_map(&world->shadow, iova >> XS_PAGE_LG2, folio, pages);
+	if (checks_are_on(world))
+		checks_mapped(iova >> XS_PAGE_LG2, pages, folio, prot);
+}
+
 /* Writes down a mapping of which the engine has returned the IOVA. */
-static void mapped(struct world *world, u32 number, u64 iova, u32 folio, u32 pages)
+static void mapped(struct world *world, u32 number, u64 iova, u32 folio, u32 pages, u32 prot)
 {
 	struct mapping *mapping = mapping_at(number);
 
-	if (!iova)
-		no_iova();
 	mapping->iova = iova;
 	mapping->pages = pages;
-	shadow_map(&world->shadow, iova >> XS_PAGE_LG2, folio, pages);
+	mapped_folio(world, iova, folio, pages, prot);
+}
+
+/* A driver takes a folio. A flush inside the map must not free it. */
+static void take(struct world *world, u32 folio)
+{
+	memory_at(folio)->live++;
+	if (checks_are_on(world))
+		checks_take(folio);
+}
+
+/* The call that allocates IOVAs. @folio: of a map, of one page; else 0. */
+static void map_begins(struct world *world, u32 pages, u32 folio)
+{
+	if (checks_are_on(world))
+		checks_map(pages, pages == 1 ? folio : 0);
+}
+
+static void map_returns(struct world *world, u64 iova, u32 pages, bool reserved)
+{
+	if (!iova)
+		no_iova();
+	if (checks_are_on(world))
+		checks_handed(iova >> XS_PAGE_LG2, pages, reserved);
+}
+
+static u64 alloc_iova(struct world *world, u32 pages)
+{
+	u64 iova;
+
+	map_begins(world, pages, 0);
+	iova = xs_engine_alloc_iova(world->engine, pages, ~0ULL);
+	map_returns(world, iova, pages, true);
+	return iova;
+}
+
+/* The call that writes entries at such IOVAs. */
+static void fill_begins(struct world *world)
+{
+	if (checks_are_on(world))
+		checks_call(XS_FLUSH_BIT(XS_FLUSH_FULL));
+}
+
+static void fill_returns(struct world *world, int error)
+{
+	if (error)
+		no_iova();
+	if (checks_are_on(world))
+		checks_return();
 }
 
 /* Permissions of the kernel's IOMMU_READ and IOMMU_WRITE. */
@@ -170,12 +225,11 @@ static u32 prot_of(const struct part *part)
 /* As map_mmio(): there is no page to hold. */
 static u64 map_mmio(struct world *world, const struct part *part, u32 folio, u32 pages)
 {
-	u64 iova = xs_engine_alloc_iova(world->engine, pages, ~0ULL);
+	u64 iova = alloc_iova(world, pages);
 
-	if (!iova)
-		no_iova();
-	if (xs_engine_fill(world->engine, iova, memory_phys(folio), pages, prot_of(part)))
-		no_iova();
+	fill_begins(world);
+	fill_returns(world, xs_engine_fill(world->engine, iova, memory_phys(folio), pages,
+					   prot_of(part)));
 	xs_engine_publish(world->engine, iova, pages);
 	return iova;
 }
@@ -188,12 +242,15 @@ static void engine_map(struct world *world, u32 number, const struct part *part)
 	if (world->engine->tuning.copy_bytes && copy(world, number, part, false, false))
 		return;
 	folio = folio_of(part);
-	/* A flush inside the map must not free the folio. */
-	memory_at(folio)->live++;
-	iova = part->flags & TRACE_MMIO ?
-		map_mmio(world, part, folio, pages) :
-		path_map(world->engine, memory_phys(folio), pages, prot_of(part));
-	mapped(world, number, iova, folio, pages);
+	take(world, folio);
+	if (part->flags & TRACE_MMIO) {
+		iova = map_mmio(world, part, folio, pages);
+	} else {
+		map_begins(world, pages, folio);
+		iova = path_map(world->engine, memory_phys(folio), pages, prot_of(part));
+		map_returns(world, iova, pages, false);
+	}
+	mapped(world, number, iova, folio, pages, prot_of(part));
 	memory_at(folio)->live--;
 }
 
@@ -215,13 +272,12 @@ static int fill_parts(struct world *world, u64 iova, const u32 *folios, u32 coun
 /* As map_segments() and map_contiguous(). */
 static u64 engine_fill(struct world *world, const u32 *folios, u32 count, u32 pages, u32 prot)
 {
-	u64 iova = xs_engine_alloc_iova(world->engine, pages, ~0ULL);
+	u64 iova = alloc_iova(world, pages);
 	u64 phys[XS_BLOCK_PAGES];
 	u32 at = 0;
 	int error;
 
-	if (!iova)
-		no_iova();
+	fill_begins(world);
 	if (pages > XS_BLOCK_PAGES) {
 		error = fill_parts(world, iova, folios, count, prot);
 		xs_engine_publish(world->engine, iova, pages);
@@ -231,8 +287,7 @@ static u64 engine_fill(struct world *world, const u32 *folios, u32 count, u32 pa
 				phys[at++] = memory_phys(folios[i]) + j * PAGE;
 		error = xs_engine_fill_each(world->engine, iova, phys, pages, prot);
 	}
-	if (error)
-		no_iova();
+	fill_returns(world, error);
 	return iova;
 }
 
@@ -275,7 +330,7 @@ static void map_parts(struct world *world, u32 number, const struct part *parts,
 	for (u32 i = 0; i < count; i++) {
 		folios[i] = folio_of(&parts[i]);
 		/* Two entries may be the same folio. */
-		memory_at(folios[i])->live++;
+		take(world, folios[i]);
 		pages += part_pages(&parts[i]);
 	}
 	iova = world->engine ? engine_fill(world, folios, count, pages, prot_of(parts)) :
@@ -285,7 +340,7 @@ static void map_parts(struct world *world, u32 number, const struct part *parts,
 	for (u32 i = 0; i < count; i++) {
 		u32 more = memory_at(folios[i])->pages;
 
-		shadow_map(&world->shadow, at >> XS_PAGE_LG2, folios[i], more);
+		mapped_folio(world, at, folios[i], more, prot_of(parts));
 		memory_at(folios[i])->live--;
 		at += (u64)more << XS_PAGE_LG2;
 	}
@@ -305,10 +360,13 @@ void call_map(struct world *world, u32 number, const struct part *part)
 static void map_segment(struct world *world, u32 number, const struct part *part, u32 pages)
 {
 	u32 folio = folio_of(part);
+	u64 iova;
 
-	memory_at(folio)->live++;
-	mapped(world, number, xs_engine_map(world->engine, memory_phys(folio), pages,
-					    prot_of(part), ~0ULL), folio, pages);
+	take(world, folio);
+	map_begins(world, pages, folio);
+	iova = xs_engine_map(world->engine, memory_phys(folio), pages, prot_of(part), ~0ULL);
+	map_returns(world, iova, pages, false);
+	mapped(world, number, iova, folio, pages, prot_of(part));
 	memory_at(folio)->live--;
 }
 
@@ -409,6 +467,10 @@ void call_unmap(struct world *world, u32 number)
 	}
 	if (mapping.way == WAY_IN_RANGE)
 		mapping_at(mapping.range)->links--;
+	if (checks_are_on(world))
+		checks_unmap(mapping.iova >> XS_PAGE_LG2, mapping.pages,
+			     mapping.kind == MAPPED_COHERENT);
+	memory_unmap = tally.unmaps + 1;
 	count = shadow_unmap(&world->shadow, mapping.iova >> XS_PAGE_LG2, mapping.pages, folios,
 			     FOLIOS);
 	if (world->engine)
@@ -416,8 +478,11 @@ void call_unmap(struct world *world, u32 number)
 	else
 		kernel_unmap(world->kernel, mapping.iova >> XS_PAGE_LG2, mapping.pages,
 			     mapping.way != WAY_IN_RANGE);
+	memory_unmap = 0;
 	world_unmapped(world, mapping.iova >> XS_PAGE_LG2, mapping.pages,
 		       mapping.kind == MAPPED_COHERENT, folios, count);
+	if (checks_are_on(world))
+		checks_unmapped();
 	tally_unmap(mapping.pages);
 }
 

@@ -7,6 +7,7 @@
 #include "mappings.h"
 #include "replay.h"
 #include "tally.h"
+#include "timeline.h"
 #include "world.h"
 
 #define KIND(kind)	(1u << (kind))
@@ -64,6 +65,12 @@ static void unmap(struct world *world, u32 number)
 {
 	call_unmap(world, number);
 	mapping_drop(number);
+}
+
+/* A driver ends a mapping that it has made. */
+static void lived(u32 number)
+{
+	times_add(&tally.lifetime, replay.now_ns - mapping_at(number)->ns, 1);
 }
 
 /* Returns a new mapping. If its address is mapped since before a gap, the unmap is in the gap. */
@@ -177,6 +184,7 @@ static void unmap_kind(const struct trace_event *event, u32 kinds, enum left_out
 	}
 	if (mapping_at(number)->bytes != event->bytes && event->kind != TRACE_UNMAP_LIST)
 		tally_leave_out(LEFT_SIZE);
+	lived(number);
 	unmap(world_at(event), number);
 }
 
@@ -246,6 +254,8 @@ static u32 each_link(const struct trace_event *event, u64 bytes, enum links what
 		}
 		at += mapping_at(number)->bytes;
 		count++;
+		if (what != LINKS_COUNT)
+			lived(number);
 		if (what == LINKS_FORGET)
 			mapping_drop(number);
 		else if (what == LINKS_UNMAP)
@@ -393,6 +403,7 @@ void driver_event(const struct trace_event *event)
 		return;
 	}
 	dispatch(event);
+	timeline_note();
 	if (event->kind != TRACE_POLL && world_at(event)->engine)
 		world_work(world_at(event));
 }
@@ -404,4 +415,24 @@ void driver_finish(void)
 			running_cpu = i;
 			list_end(&lists[i]);
 		}
+}
+
+/* Ranges go after their links. */
+void driver_again(void)
+{
+	driver_finish();
+	for (u32 ranges = 0; ranges <= 1; ranges++)
+		for (u32 at = mapping_after(0); at; at = mapping_after(at)) {
+			struct world *world = world_of(mapping_at(at)->device);
+
+			if ((mapping_at(at)->kind == MAPPED_RANGE) != ranges)
+				continue;
+			if (!ranges)
+				call_unmap(world, at);
+			else if (world->kernel)
+				call_free_range(world, at);
+			mapping_drop(at);
+		}
+	for (u32 i = 0; i < replay.options.cpus; i++)
+		lists[i].range = 0;
 }

@@ -13,4 +13,7 @@ void driver_event(const struct trace_event *event);
 /* The recording has ended: lists without all of their entries are mapped. */
 void driver_finish(void);
 
+/* The recording begins again: what is mapped is unmapped, as if all drivers were unbound. */
+void driver_again(void);
+
 #endif

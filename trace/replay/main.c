@@ -20,7 +20,10 @@
 
 #define PROGRESS_EVENTS	(1u << 20)
 
-struct replay replay;
+/* Pages between the memory of a pass and that of the next. */
+#define PASS_PAGES	(512ULL * 61)
+
+struct replay replay = { .options = { .check = REPLAY_DEVICES, .repeat = 1 } };
 
 /* ---- ends ---- */
 
@@ -69,7 +72,8 @@ void replay_stop(const char *format, ...)
 
 enum word {
 	WORD_POLICY = 256, WORD_AWARE, WORD_GAP, WORD_CPUS, WORD_HZ, WORD_MEMORY, WORD_RAW,
-	WORD_PROGRESS, WORD_WINDOW, WORD_BATCH, WORD_RANGES, WORD_COPY, WORD_POOL, WORD_HELP,
+	WORD_PROGRESS, WORD_CHECK, WORD_REPEAT, WORD_WINDOW, WORD_BATCH, WORD_RANGES, WORD_COPY,
+	WORD_POOL, WORD_HELP,
 };
 
 static const struct option words[] = {
@@ -81,6 +85,8 @@ static const struct option words[] = {
 	{ "memory-gib", required_argument, NULL, WORD_MEMORY },
 	{ "raw", no_argument, NULL, WORD_RAW },
 	{ "progress", no_argument, NULL, WORD_PROGRESS },
+	{ "check", required_argument, NULL, WORD_CHECK },
+	{ "repeat", required_argument, NULL, WORD_REPEAT },
 	{ "window-us", required_argument, NULL, WORD_WINDOW },
 	{ "batch-pages", required_argument, NULL, WORD_BATCH },
 	{ "range-commands-max", required_argument, NULL, WORD_RANGES },
@@ -102,6 +108,8 @@ static const char help[] =
 	"  --raw                    pages are page frame numbers (as the recording says)\n"
 	"  --window-us N, --batch-pages N, --range-commands-max N, --copy-bytes N, --pool-mib N\n"
 	"                           tunables of the policy\n"
+	"  --check N                have the checkers of sim/check watch the engine of device N\n"
+	"  --repeat N               replay N times in a row, each time at other addresses\n"
 	"  --progress               print the number of events to standard error\n"
 	"Status: 0; 1 if an invariant is broken; 2 for wrong arguments; 3 if the file cannot be read.\n";
 
@@ -177,6 +185,10 @@ static void set_option(enum word word, const char *name, const char *value)
 		options->raw = true;
 	else if (word == WORD_PROGRESS)
 		shows_progress = true;
+	else if (word == WORD_CHECK)
+		options->check = (u32)value_of(name, value, 0, REPLAY_DEVICES - 1);
+	else if (word == WORD_REPEAT)
+		options->repeat = value_of(name, value, 1, 1u << 31);
 	else if (word == WORD_GAP)
 		options->gap_ns = value_of(name, value, 1, 1000000) * 1000;
 	else if (word == WORD_CPUS)
@@ -209,6 +221,8 @@ static void parse(int count, char **arguments)
 		wrong("--policy is needed");
 	if (replay.options.aware && !replay.options.policy)
 		wrong("the kernel's modes have no batch-aware drivers");
+	if (replay.options.check < REPLAY_DEVICES && !replay.options.policy)
+		wrong("--check is for policies, as the kernel's modes have no engine");
 	replay.options.file = arguments[optind];
 	replay.options.tuning.batch_aware = replay.options.aware;
 }
@@ -296,17 +310,56 @@ static double now_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void play(struct trace_reader *reader)
+/*
+ * Each pass comes after the one before, at other addresses and in other memory. The distance of
+ * pages within 2 MiB stays.
+ */
+static void shift(struct trace_event *event, u64 pass, u64 begin_ns)
 {
+	const struct replay_options *options = &replay.options;
+	u64 end = (options->raw ? options->memory_pages : 1ULL << 38) & ~511ULL;
+
+	event->ns += begin_ns;
+	event->iova += (pass & 255) << 48;
+	if (event->page && event->page < end)
+		event->page = (event->page + pass * PASS_PAGES) % end;
+}
+
+static void play(struct trace_reader *reader, u64 pass)
+{
+	u64 begin_ns = replay.now_ns;
 	struct trace_event event;
 
 	while (trace_next(reader, &event)) {
+		if (pass)
+			shift(&event, pass, begin_ns);
 		replay.event = event;
 		replay.number++;
 		driver_event(&event);
 		if (shows_progress && !(replay.number & (PROGRESS_EVENTS - 1)))
 			fprintf(stderr, "events %llu\n", (unsigned long long)replay.number);
 	}
+}
+
+/* Replays the recording once, or again. */
+static void play_pass(struct trace_reader *reader, u64 pass)
+{
+	play(reader, pass);
+	if (pass + 1 == replay.options.repeat)
+		driver_finish();
+	else
+		driver_again();
+}
+
+static struct trace_reader *open_file(void)
+{
+	struct trace_error error;
+	struct trace_reader *reader = trace_open(replay.options.file, &error);
+
+	if (reader)
+		return reader;
+	fprintf(stderr, "xsmmu-replay: %s\n", error.text);
+	exit(STATUS_FILE);
 }
 
 static u64 live;
@@ -319,27 +372,27 @@ static void sum_live(struct world *world)
 int main(int count, char **arguments)
 {
 	struct trace_reader *reader;
-	struct trace_error error;
 	double began;
 
 	parse(count, arguments);
-	reader = trace_open(replay.options.file, &error);
-	if (!reader) {
-		fprintf(stderr, "xsmmu-replay: %s\n", error.text);
-		return STATUS_FILE;
-	}
+	reader = open_file();
 	read_header(trace_header(reader));
 	read_groups(trace_header(reader));
 	memory_init();
 	driver_init();
 	began = now_s();
-	play(reader);
-	driver_finish();
+	for (u64 pass = 0; pass < replay.options.repeat; pass++) {
+		if (pass) {
+			trace_close(reader);
+			reader = open_file();
+		}
+		play_pass(reader, pass);
+	}
 	tally_average();
 	world_finish();
 	world_each(sum_live);
 	world_check_sums();
-	report_print(trace_damage(reader), live, now_s() - began);
+	report_print(trace_header(reader), trace_damage(reader), live, now_s() - began);
 	trace_close(reader);
 	return fflush(stdout) ? STATUS_FILE : 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See mappings.h. */
 #include "mappings.h"
+#include "replay.h"
 #include "table.h"
 
 static struct pool mappings;
@@ -30,6 +31,7 @@ u32 mapping_new(u32 device, u64 address, u64 bytes, enum mapping_kind kind)
 	mapping->key = key_of(device, address);
 	mapping->address = address;
 	mapping->bytes = bytes;
+	mapping->ns = replay.now_ns;
 	mapping->device = (u16)device;
 	mapping->cpu = (u16)running_cpu;
 	mapping->kind = (u8)kind;
@@ -41,6 +43,7 @@ void mapping_add(u32 number)
 	struct mapping *mapping = mapping_at(number);
 	u64 *first = table_at(&by_address, mapping->key);
 
+	mapping->found = true;
 	mapping->next = (u32)*first;
 	*first = number;
 }
@@ -97,11 +100,15 @@ void mapping_drop_rest(u32 number)
 void mapping_drop(u32 number)
 {
 	unlink(number);
+	mapping_at(number)->found = false;
 	mapping_drop_rest(number);
 	pool_put(&mappings, number);
 }
 
-u64 mappings_count(void)
+u32 mapping_after(u32 number)
 {
-	return mappings.used;
+	while (++number < mappings.end)
+		if (mapping_at(number)->found)
+			return number;
+	return 0;
 }

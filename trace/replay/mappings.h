@@ -49,14 +49,17 @@ enum mapping_way {
  * @rest:	next entry of a copied list; 0: none
  * @range:	of a link in a range
  * @links:	of a range: links in its IOVAs
+ * @ns:		time of the map
  * @gaps:	number of gaps in the recording before the map
  * @cpu:	CPU that has made the mapping
+ * @found:	mapping_find() finds the mapping
  */
 struct mapping {
 	u64 key;
 	u64 address;
 	u64 bytes;
 	u64 iova;
+	u64 ns;
 	u32 pages;
 	u32 folio;
 	u32 next;
@@ -68,6 +71,7 @@ struct mapping {
 	u16 cpu;
 	u8 kind;
 	u8 way;
+	bool found;
 };
 
 /* Pages of the largest mapping: 16 GiB. */
@@ -94,7 +98,7 @@ u32 mapping_find(u32 device, u64 address, u64 bytes, u32 kinds);
 void mapping_drop(u32 number);
 void mapping_drop_rest(u32 number);
 
-/* Returns the number of mappings. */
-u64 mappings_count(void);
+/* Returns the first mapping behind @number that mapping_find() finds; 0 if there is none. */
+u32 mapping_after(u32 number);
 
 #endif

@@ -55,6 +55,17 @@ void times_add(struct times *times, u64 ns, u64 count)
 		times->max_ns = ns;
 }
 
+u64 times_between(const struct times *times, u32 lg2)
+{
+	u32 first = lg2 ? bucket_of(1ULL << lg2) : 0;
+	u32 end = lg2 < 63 ? bucket_of(2ULL << lg2) : TIMES_BUCKETS;
+	u64 count = 0;
+
+	for (u32 i = first; i < end; i++)
+		count += times->buckets[i];
+	return count;
+}
+
 u64 times_quantile(const struct times *times, double share)
 {
 	u64 seen = 0, last;

@@ -40,6 +40,9 @@ struct times {
 
 void times_add(struct times *times, u64 ns, u64 count);
 
+/* Returns the number of members from 2^@lg2 ns on and below 2^(@lg2 + 1) ns; of 0, with 0 ns. */
+u64 times_between(const struct times *times, u32 lg2);
+
 /* Returns the time that @share of all members, 0 to 1, do not exceed. */
 u64 times_quantile(const struct times *times, double share);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See memory.h. */
+#include "checks.h"
 #include "replay.h"
 #include "memory.h"
 #include "table.h"
@@ -11,6 +12,8 @@
  */
 #define FIRST_LARGE	(1ULL << 39)
 #define LARGE_FOLIOS	(1u << 23)
+
+u64 memory_unmap;
 
 static struct pool folios;
 static struct table by_key, by_page;
@@ -85,7 +88,11 @@ void memory_put(u32 number)
 {
 	struct folio *folio = memory_at(number);
 
-	if (folio->live || folio->pending || folio->holds)
+	if (folio->live || folio->holds || folio->users)
+		return;
+	if (folio->out)
+		checks_freed(number);
+	if (folio->pending)
 		return;
 	if (folio->key)
 		table_delete(&by_key, folio->key);
@@ -132,7 +139,7 @@ void xs_ref_release(xs_ref_t ref)
 	if (--folio->holds)
 		return;
 	gauge_add(&tally.held, -(s64)folio->pages);
-	if (folio->pending)
+	if (folio->pending && !(memory_unmap && folio->unmap == memory_unmap))
 		replay_violated(2, "a page goes back to the allocator while %u translations of it may be cached",
 				folio->pending);
 	memory_put(folio_of(ref));

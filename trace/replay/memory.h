@@ -25,7 +25,10 @@
  * @live:	IOVA pages, and copies, through which drivers have mapped the folio
  * @pending:	IOVA pages that are unmapped, and whose translation the IOMMU may still use
  * @holds:	references that the engine has
+ * @unmap:	number of the last unmap
  * @registers:	of a device: there is no page that could go back to the allocator
+ * @users:	IOVA pages whose unmap has not ended; only with checks (checks.h)
+ * @out:	the allocator has given out the folio; only with checks
  */
 struct folio {
 	u64 key;
@@ -34,8 +37,14 @@ struct folio {
 	u32 live;
 	u32 pending;
 	u32 holds;
+	u64 unmap;
 	bool registers;
+	u32 users;
+	bool out;
 };
+
+/* Number of the unmap that runs, whose driver has its references until the return; 0: none runs. */
+extern u64 memory_unmap;
 
 void memory_init(void);
 
@@ -51,7 +60,7 @@ u64 memory_phys(u32 folio);
 /* Returns the folio that has a physical address. */
 u32 memory_of(u64 phys);
 
-/* Frees the folio if nothing needs it any more. */
+/* The folio has an owner less: frees it if nothing needs it any more. */
 void memory_put(u32 folio);
 
 #endif

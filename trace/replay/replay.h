@@ -31,6 +31,8 @@ enum { STATUS_BROKEN = 1, STATUS_USAGE = 2, STATUS_FILE = 3 };
  * @hz:		ticks a second of the recorded kernel, for the kernel's own timer
  * @raw:	identities of pages are page frame numbers
  * @memory_pages: end of the recorded machine's memory, in pages
+ * @repeat:	how often the recording is replayed
+ * @check:	device whose engine the checkers of sim/check watch; REPLAY_DEVICES: none
  */
 struct replay_options {
 	const char *file;
@@ -44,6 +46,8 @@ struct replay_options {
 	u32 hz;
 	bool raw;
 	u64 memory_pages;
+	u64 repeat;
+	u32 check;
 };
 
 /*

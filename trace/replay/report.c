@@ -2,9 +2,11 @@
 /* See report.h. */
 #include <stdio.h>
 
+#include "checks.h"
 #include "replay.h"
 #include "report.h"
 #include "tally.h"
+#include "timeline.h"
 #include "world.h"
 
 /* Print "key": value, after a comma unless the pair is the first of its object. */
@@ -32,6 +34,22 @@ static void text(const char *name, const char *value)
 {
 	key(name);
 	printf("\"%s\"", value);
+}
+
+/* Text of a file, which may have any characters. */
+static void quoted(const char *name, const char *value)
+{
+	key(name);
+	printf("\"");
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			printf("\\%c", *value);
+		else if ((unsigned char)*value < ' ')
+			printf("\\u%04x", *value);
+		else
+			putchar(*value);
+	}
+	printf("\"");
 }
 
 static void truth(const char *name, bool value)
@@ -114,6 +132,78 @@ static void print_flushes(void)
 	close_object();
 }
 
+/* Numbers of times by powers of two of ns, from the smallest that has any to the largest. */
+static void print_powers(const char *name, const struct times *times)
+{
+	bool any = false;
+
+	key(name);
+	printf("[");
+	for (u32 lg2 = 0; lg2 < 64; lg2++) {
+		u64 count = times_between(times, lg2);
+
+		if (!count)
+			continue;
+		printf("%s[%llu, %llu]", any ? ", " : "", 1ULL << lg2, (unsigned long long)count);
+		any = true;
+	}
+	printf("]");
+}
+
+static void print_lifetimes(void)
+{
+	open_object("lifetime_ns");
+	number("p50", times_quantile(&tally.lifetime, 0.5));
+	number("p99", times_quantile(&tally.lifetime, 0.99));
+	number("max", tally.lifetime.max_ns);
+	number("mappings", tally.lifetime.count);
+	print_powers("from_ns", &tally.lifetime);
+	close_object();
+}
+
+static u64 maps_of(const struct timeline_step *step)
+{
+	return step->maps;
+}
+
+static u64 commands_of(const struct timeline_step *step)
+{
+	return step->commands;
+}
+
+static u64 mapped_of(const struct timeline_step *step)
+{
+	return step->mapped;
+}
+
+static u64 held_of(const struct timeline_step *step)
+{
+	return step->held;
+}
+
+static void print_line(const char *name, u64 (*value)(const struct timeline_step *step))
+{
+	key(name);
+	printf("[");
+	for (u32 i = 0; i < timeline_count(); i++) {
+		struct timeline_step step = timeline_step(i);
+
+		printf(i ? ", %llu" : "%llu", (unsigned long long)value(&step));
+	}
+	printf("]");
+}
+
+static void print_timeline(void)
+{
+	open_object("timeline");
+	number("step_ns", timeline_step_ns());
+	print_line("maps", maps_of);
+	print_line("commands", commands_of);
+	print_line("mapped_pages", mapped_of);
+	print_line("held_pages", held_of);
+	close_object();
+}
+
 static void print_gauge(const char *name, const struct gauge *gauge)
 {
 	open_object(name);
@@ -156,15 +246,32 @@ static void print_left(void)
 	close_object();
 }
 
-void report_print(const struct trace_damage *damage, u64 live, double seconds)
+static void print_checks(void)
+{
+	if (!checks_world)
+		return;
+	open_object("checked");
+	number("device", replay.options.check);
+	number("events", checks_events());
+	number("accesses", checks_accesses());
+	text("observed_level", checks_level());
+	close_object();
+}
+
+void report_print(const char *header, const struct trace_damage *damage, u64 live, double seconds)
 {
 	printf("{");
 	print_options();
 	number("events", replay.number);
 	number("recording_ns", replay.event.ns);
+	if (replay.options.repeat > 1)
+		number("repeat", replay.options.repeat);
 	print_work(live);
 	print_flushes();
 	print_space();
+	print_lifetimes();
+	print_timeline();
+	quoted("header", header);
 	print_left();
 	open_object("damage");
 	number("blocks", damage->blocks);
@@ -172,6 +279,7 @@ void report_print(const struct trace_damage *damage, u64 live, double seconds)
 	truth("cut", damage->cut);
 	number("lost_events", tally.lost);
 	close_object();
+	print_checks();
 	open_object("rate");
 	fraction("cpu_seconds", seconds);
 	fraction("events_per_second", seconds > 0 ? (double)replay.number / seconds : 0);

@@ -8,9 +8,9 @@
 struct trace_damage;
 
 /*
- * Print the result. @live: pages that are still mapped; @seconds: CPU time of the replay,
- * reading included.
+ * Print the result. @header: text of the recording's header; @live: pages that are still mapped;
+ * @seconds: CPU time of the replay, reading included.
  */
-void report_print(const struct trace_damage *damage, u64 live, double seconds);
+void report_print(const char *header, const struct trace_damage *damage, u64 live, double seconds);
 
 #endif

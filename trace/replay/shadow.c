@@ -334,6 +334,14 @@ u64 shadow_pending(struct shadow *shadow, u64 page, u64 pages)
 	return count_pages(shadow, page, pages, SHADOW_PENDING);
 }
 
+u32 shadow_folio(struct shadow *shadow, u64 page)
+{
+	struct shadow_chunk *chunk = chunk_of(shadow, page, false);
+	const struct shadow_page *at = chunk ? page_of(chunk, page) : NULL;
+
+	return at && at->state ? at->folio : 0;
+}
+
 bool shadow_is_clean(struct shadow *shadow, u64 page, u64 pages)
 {
 	return !count_pages(shadow, page, pages, ~0u);
@@ -381,6 +389,7 @@ static void drop(struct shadow *shadow, struct shadow_page *at)
 	struct folio *folio = memory_at(at->folio);
 
 	folio->live--;
+	folio->unmap = memory_unmap;
 	if (--at->live)
 		return;
 	at->state |= SHADOW_PENDING;

@@ -104,6 +104,9 @@ u32 shadow_unmap(struct shadow *shadow, u64 page, u32 pages, u32 *folios, u32 ro
 /* Returns the present entries of a range. */
 u64 shadow_present(struct shadow *shadow, u64 page, u64 pages);
 
+/* Returns the folio that the device can reach at a page; 0 if there is no translation. */
+u32 shadow_folio(struct shadow *shadow, u64 page);
+
 /* Returns the pages of a range that the device can reach after their unmap. */
 u64 shadow_pending(struct shadow *shadow, u64 page, u64 pages);
 

@@ -46,6 +46,7 @@ struct left {
  * struct tally - figures
  * @maps, @unmaps: calls; a list is one call
  * @flushes:	by cause; those of the kernel's modes are unmap, full and time
+ * @lifetime:	times from map to unmap of buffers, lists, coherent memory and links
  * @revived:	pages mapped again before their flush (identity placement), which ends no exposure
  * @held:	pages of memory that the engine holds
  * @mapped:	IOVA pages that drivers have mapped
@@ -64,6 +65,7 @@ struct tally {
 	u64 flushes[XS_FLUSH_COUNT];
 	u64 revived;
 	struct times exposure;
+	struct times lifetime;
 	struct gauge held, mapped, pending, tables, bytes;
 	u64 taken;
 	u64 regions;

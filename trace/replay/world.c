@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "kernel.h"
 #include "memory.h"
 #include "path.h"
@@ -36,7 +37,8 @@ static int backend_map(void *data, void **entries, u64 iova, u64 phys, u32 pages
 	struct world *world = data;
 
 	(void)entries;
-	(void)prot;
+	if (checks_are_on(world))
+		checks_entry(iova >> XS_PAGE_LG2, phys, pages, prot);
 	shadow_write(&world->shadow, iova >> XS_PAGE_LG2, phys, pages);
 	return 0;
 }
@@ -44,8 +46,14 @@ static int backend_map(void *data, void **entries, u64 iova, u64 phys, u32 pages
 static int backend_remove(void *data, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	struct world *world = data;
+	bool frees;
 
-	gather->frees |= shadow_remove(&world->shadow, iova >> XS_PAGE_LG2, pages);
+	if (checks_are_on(world))
+		checks_remove(iova >> XS_PAGE_LG2, pages);
+	frees = shadow_remove(&world->shadow, iova >> XS_PAGE_LG2, pages);
+	if (frees && checks_are_on(world))
+		checks_table_freed(iova >> XS_PAGE_LG2);
+	gather->frees |= frees;
 	return 0;
 }
 
@@ -65,6 +73,7 @@ static void backend_invalidate(void *data, xs_gather_t *gather, const struct xs_
 {
 	struct world *world = data;
 	struct xs_commands now = { 0 };
+	u32 asked = count;
 
 	if (count > 1 && gather->frees)
 		count = 0;
@@ -72,6 +81,8 @@ static void backend_invalidate(void *data, xs_gather_t *gather, const struct xs_
 		now.domain = 1 + gather->frees;
 	for (u32 i = 0; i < count; i++)
 		world_count_range(ranges[i].page, ranges[i].pages, &now);
+	if (checks_are_on(world))
+		checks_invalidate(ranges, asked, &now);
 	shadow_invalidate(&world->shadow, ranges, count);
 	shadow_check_flushed(&world->shadow);
 	gather->frees = false;
@@ -183,6 +194,13 @@ static void backend_misuse(void *data, const struct xs_misuse *misuse)
 			(unsigned long long)misuse->iova, misuse->what);
 }
 
+static void backend_flushed(void *data, u32 cpu, u32 cause, u32 pages, u32 ranges,
+			    const struct xs_commands *sent, u64 oldest_ns)
+{
+	if (checks_are_on(data))
+		checks_flushed(cpu, cause, pages, ranges, sent, oldest_ns);
+}
+
 static const struct xs_backend_ops backend_ops = {
 	.map = backend_map,
 	.remove = backend_remove,
@@ -199,6 +217,7 @@ static const struct xs_backend_ops backend_ops = {
 	.drop_chunk = backend_drop_chunk,
 	.short_of = backend_short_of,
 	.misuse = backend_misuse,
+	.flushed = backend_flushed,
 };
 
 _Static_assert(sizeof(struct xs_counts) <= TURNS_COUNTS_BYTES, "raise TURNS_COUNTS_BYTES");
@@ -319,7 +338,7 @@ static u64 bound_ns(void)
 	return 0;
 }
 
-static struct world *world_new(void)
+static struct world *world_new(u32 device)
 {
 	struct world *world = calloc(1, sizeof(*world));
 
@@ -335,6 +354,8 @@ static struct world *world_new(void)
 		engine_make(world);
 	else
 		world->kernel = kernel_make(world);
+	if (replay.options.check == device)
+		checks_begin(world);
 	return world;
 }
 
@@ -348,7 +369,7 @@ struct world *world_of(u32 device)
 	if (shared[device])
 		device = shared[device] - 1u;
 	if (!worlds[device]) {
-		worlds[device] = world_new();
+		worlds[device] = world_new(device);
 		if (device >= world_end)
 			world_end = device + 1;
 	}
@@ -377,7 +398,11 @@ enum xs_level world_level(void)
 static void end_batch(struct world *world)
 {
 	world->cpus[running_cpu].batch_ns = 0;
+	if (checks_are_on(world))
+		checks_call(XS_FLUSH_BIT(XS_FLUSH_EXPLICIT));
 	xs_engine_flush_explicit(world->engine, false);
+	if (checks_are_on(world))
+		checks_batch_ended();
 	if (xs_policy_waits(replay.options.policy) && world->shadow.pending[running_cpu])
 		replay_violated(3, "a driver's flush leaves %llu pages",
 				(unsigned long long)world->shadow.pending[running_cpu]);
@@ -399,9 +424,12 @@ static void poll_ended(struct world *world)
 		return;
 	if (cpu->batch_ns)
 		end_batch(world);
-	if (!cpu->deferred)
-		return;
-	cpu->deferred = !xs_engine_poll(world->engine);
+	if (checks_are_on(world))
+		checks_poll();
+	if (cpu->deferred)
+		cpu->deferred = !xs_engine_poll(world->engine);
+	if (checks_are_on(world))
+		checks_poll_end();
 	if (replay.options.policy->flushes & XS_FLUSH_BIT(XS_FLUSH_POLL) &&
 	    world->shadow.pending[running_cpu])
 		replay_violated(3, "the flush at a poll's end leaves %llu pages",
@@ -422,7 +450,11 @@ static void cpu_due(struct world *world, u32 at)
 		end_batch(world);
 	if (cpu->deadline_ns && cpu->deadline_ns <= replay.now_ns) {
 		cpu->deadline_ns = 0;
+		if (checks_are_on(world))
+			checks_call(XS_FLUSH_BIT(XS_FLUSH_TIME));
 		cpu->deadline_ns = xs_engine_expire(world->engine, at);
+		if (checks_are_on(world))
+			checks_return();
 		if (cpu->deadline_ns && cpu->deadline_ns <= replay.now_ns)
 			cpu->deadline_ns = replay.now_ns + 1;
 	}
@@ -485,12 +517,19 @@ void world_advance(u64 ns)
 	}
 	if (ns > replay.now_ns)
 		replay.now_ns = ns;
+	if (checks_world)
+		checks_time();
 }
 
 static void drain(struct world *world)
 {
-	if (world->engine)
-		xs_engine_flush(world->engine, XS_FLUSH_DRAIN);
+	if (!world->engine)
+		return;
+	if (checks_are_on(world))
+		checks_drain();
+	xs_engine_flush(world->engine, XS_FLUSH_DRAIN);
+	if (checks_are_on(world))
+		checks_drain_end();
 }
 
 /* The timers of a pool do not end while the pool has a chunk, and flush nothing. */
@@ -552,7 +591,11 @@ void world_work(struct world *world)
 	if (!world->trim_due)
 		return;
 	world->trim_due = false;
+	if (checks_are_on(world))
+		checks_call(XS_FLUSH_BIT(XS_FLUSH_UNMAP));
 	xs_engine_trim(world->engine);
+	if (checks_are_on(world))
+		checks_return();
 }
 
 /* Sums of all engines' own statistics. */
@@ -600,5 +643,7 @@ u64 world_balance(struct world *world)
 		replay_violated(6, "the engine counts %lld mapped pages, and drivers have %llu",
 				(long long)live, (unsigned long long)world->shadow.live);
 	add_sums(&sum);
+	if (checks_are_on(world))
+		checks_end(world->shadow.live);
 	return world->shadow.live;
 }

@@ -50,7 +50,7 @@ struct world {
 	u64 shrink_ns;
 };
 
-/* Returns the world of a device, made at the first call. */
+/* Returns the world of a device, made at the first call; the checked one with its checks. */
 struct world *world_of(u32 device);
 
 /* Device @device has the world of device @other, an earlier one. */

@@ -13,9 +13,13 @@ from xsmmu_lab.setup import build, trace
 REPLAY: Final = "trace/replay"
 ENGINE: Final = "trace/engine"
 """The engine as one translation unit, and the kernel's model; xsmmu-model has both, too."""
-PARTS: Final = ("core", "trace", "tests/trace")
+CHECKS: Final = "sim/check"
+SEEN: Final = (CHECKS, "sim/world/event.h", "sim/world/sim.h")
+"""Of the simulated world, what a replay has."""
+PARTS: Final = ("core", "trace", *SEEN, "tests/trace")
 FLAGS: Final = (
     *("-mpopcnt", "-Icore/include", "-Itrace/replay", "-Itrace/engine", '-DXS_PLATFORM="platform_turns.h"'),
+    *("-include", "check_world.h"),
     "-Wno-unused-parameter",
 )
 FAST: Final = ("-O2", "-flto=1")
@@ -24,7 +28,7 @@ SANITIZED: Final = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 
 def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
     """xsmmu-replay as a program that runs on the host."""
-    found = (file for folder in (REPLAY, ENGINE) for file in (source_dir / folder).glob("*.c"))
+    found = (file for folder in (REPLAY, ENGINE, CHECKS) for file in (source_dir / folder).glob("*.c"))
     files = sorted(str(file.relative_to(source_dir)) for file in found)
     return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
 
@@ -32,7 +36,8 @@ def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
 def packaged() -> Path:
     """xsmmu-replay, a static program, as the package has it."""
     arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
-    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", (REPLAY, ENGINE, trace.FORMAT, "core"), arguments)
+    parts = (REPLAY, ENGINE, trace.FORMAT, "core", *SEEN)
+    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", parts, arguments)
 
 
 def writer() -> Path:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from click.testing import CliRunner
 from tests.python import fake_replay
 from tests.python.pages import Page
 
-from xsmmu import replay, replay_page, replay_plot, replayed
+from xsmmu import replay, replay_auto, replay_lines, replay_page, replay_plot, replayed
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.replay_plot import Axis
+from xsmmu_lab.project import PROJECT
 
 
 def result(policy: str, level: str, commands: float, p99: int, **more: Any) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def test_the_page_is_whole_and_loads_nothing(html: str) -> None:
 
 
 def test_the_picture_has_words(html: str) -> None:
-    [picture] = [attrs for _, attrs in Page(html).attributes if attrs.get("role") == "img"]
+    picture = next(attrs for _, attrs in Page(html).attributes if attrs.get("role") == "img")
     title, words = (picture["aria-labelledby"] or "").split()
     assert re.search(rf'<title id="{title}">Commands for each page against exposure</title>', html)
     found = re.search(rf'<desc id="{words}">(.*)</desc>', html)
@@ -114,9 +116,72 @@ def test_what_was_not_replayed() -> None:
 def test_each_recording_has_its_part() -> None:
     html = replay_page.html([*RESULTS, *({**each, "file": "nvme.xsr"} for each in RESULTS)])
     assert re.findall(r"<h2>(.*)</h2>", html)[:2] == ["eth1.xsr", "nvme.xsr"]
-    assert html.count("<svg ") == html.count("<table>") == 2
+    assert html.count("<svg ") == 3 * html.count("<table>") == 6
     ids = re.findall(r' id="(.*?)"', html)
-    assert len(ids) == len({*ids}) == 4
+    assert len(ids) == len({*ids}) == 12
+
+
+# -- over time, lifetimes, auto ------------------------------------------------------------------
+
+
+def test_timelines_have_words_and_a_row_for_each_policy() -> None:
+    svg = replay_lines.timelines(RESULTS, 1)
+    for each in RESULTS:
+        assert f">{replayed.name(each)}</text>" in svg
+    assert svg.count('class="area"') == 2 * (len(RESULTS) + 1)
+    assert "Most in a step of 1.02us: 3 maps. Commands and held pages: kernel-strict: 1 and 3; " in svg
+    assert [*map(float, re.findall(r'd="M([\d.]+)', svg))][:2] == [170.0, 515.0]
+
+
+def test_lifetimes_have_a_bar_for_each_power_of_two() -> None:
+    svg = replay_lines.lifetimes(RESULTS[0], 1)
+    assert re.findall(r"<title>(.*?)</title>", svg) == ["2 from 64ns on", "0 from 128ns on", "1 from 256ns on"]
+    assert "3 mappings: half of them for 120ns at most" in svg
+    nothing = {**RESULTS[0], "lifetime_ns": {"p50": 0, "p99": 0, "max": 0, "mappings": 0, "from_ns": []}}
+    assert replay_lines.lifetimes(nothing, 1) == ""
+    empty = {**nothing, "timeline": {"step_ns": 1024, "maps": [], "commands": [], "mapped_pages": [], "held_pages": []}}
+    Page(replay_page.html([empty]))
+
+
+def header(*devices: dict[str, Any]) -> str:
+    return json.dumps({"devices": [{"address": "0000:01:00.0", "driver": "igb", **each} for each in devices]})
+
+
+def test_auto_is_the_modules() -> None:
+    source = (PROJECT / "kmod/policy/auto.c").read_text()
+    for needs, policy, why in replay_auto.LINES:
+        facts = " | ".join(f"XS_FACT_{need}" for need in needs) or "0"
+        assert re.search(rf'\t\t{re.escape(facts)}, "{policy}",\n\t\t"{re.escape(why)}"\n', source), why
+    left_out = {"FLOOR_STRICT", "AWARE", "TOLD_OF_MAPS"}
+    lines = re.findall(r'\t\t([\w |]+), "(\w+)",\n', source)
+    known = [each for each in lines if not any(f"XS_FACT_{fact}" in each[0] for fact in left_out)]
+    assert [policy for _, policy in known] == [policy for _, policy, _ in replay_auto.LINES]
+
+
+@pytest.mark.parametrize(
+    ("devices", "policy"),
+    [
+        (({"class": "0x020000", "type": "DMA-FQ", "group": 3},), "fused, because: an Ethernet NIC"),
+        (({"class": "0x020000", "type": "DMA", "group": 3},), "strict, because: the kernel's own path"),
+        (({"class": "0x020000", "type": "identity", "group": 3},), "strict, because: the group does not translate"),
+        (({"class": "0x010802", "type": "DMA-FQ", "group": 3},), "strict, because: storage"),
+        (({"class": "0x028000", "type": "DMA-FQ", "group": 3},), "strict, because: a device that is neither"),
+    ],
+)
+def test_what_auto_would_choose(devices: tuple[dict[str, Any], ...], policy: str) -> None:
+    [line] = replay_auto.choices(header(*devices))
+    assert line.startswith(f"0000:01:00.0 (igb): {policy}")
+    assert "unless min_level is strict" in line
+
+
+def test_auto_decides_for_groups() -> None:
+    nic, disk = {"class": "0x020000", "type": "DMA-FQ"}, {"class": "0x010802", "type": "DMA-FQ"}
+    assert len([*replay_auto.choices(header({**nic, "group": 1}, {**disk, "group": 1}))]) == 1
+    assert len([*replay_auto.choices(header({**nic, "group": 1}, {**disk, "group": 2}))]) == 2
+    assert len([*replay_auto.choices(header({**nic, "group": -1}, {**nic, "group": -1}))]) == 2
+    for damaged in ("", "[]", '{"devices": 3}', '{"devices": [1]}', '{"devices": [{}]}'):
+        assert [*replay_auto.choices(damaged)] == []
+    assert "The recording does not describe its devices." in replay_page.html(RESULTS)
 
 
 # -- the picture ---------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ svg .name {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px; }}
 svg g {{ fill: currentcolor; stroke: currentcolor; stroke-width: 1.5; }}
 svg .kernel, svg .dot {{ fill: var(--paper); }}
 svg .dot {{ stroke: none; }}
+svg .area {{ stroke: none; opacity: .7; }}
 .axis {{ stroke: var(--muted); }}
 .grid {{ stroke: var(--grid); }}
 .gap {{ stroke: var(--muted); stroke-dasharray: 1 4; }}

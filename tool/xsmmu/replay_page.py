@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
 
-from xsmmu import files, guide, html_page, replay_plot, replayed
+from xsmmu import files, guide, html_page, replay_auto, replay_lines, replay_plot, replayed
 from xsmmu.replayed import KERNEL, Result
 
 PAGE: Final = html_page.Kind("xsmmu replay", "xsmmu: replayed recordings", "Cost and exposure of recorded DMA traffic")
@@ -30,9 +30,19 @@ def _recordings(results: Sequence[Result]) -> Iterator[str]:
         yield f'<p class="sub">{escape(replayed.traffic(mine[0]))}</p>'
         yield f"<figure>\n{replay_plot.svg(mine, number)}\n</figure>"
         yield from _table(file, mine)
+        yield "<h3>What auto would choose</h3>"
+        yield from _list(replay_auto.choices(mine[0].get("header", "")), "The recording does not describe its devices.")
+        yield "<h3>Over time</h3>"
+        yield f"<figure>\n{replay_lines.timelines(mine, number)}\n</figure>"
+        yield "<h3>Lifetimes of mappings</h3>"
+        yield f"<figure>\n{replay_lines.lifetimes(mine[0], number)}\n</figure>"
         yield "<h3>Notes</h3>"
-        found = [f"<li>{escape(note)}</li>" for note in replayed.notes(mine)]
-        yield "\n".join(["<ul>", *found, "</ul>"]) if found else "<p>Nothing: all events of the recording.</p>"
+        yield from _list(replayed.notes(mine), "Nothing: all events of the recording.")
+
+
+def _list(lines: Iterable[str], otherwise: str) -> Iterator[str]:
+    found = [f"<li>{escape(line)}</li>" for line in lines]
+    yield "\n".join(["<ul>", *found, "</ul>"]) if found else f"<p>{otherwise}</p>"
 
 
 def _table(file: str, results: Sequence[Result]) -> Iterator[str]:

@@ -36,8 +36,8 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     unit: Text
     values: Annotated[tuple[float, ...], NotEmpty]
-    parameter: str | None = None
-    """Name in model/parameters.toml; None if the values are repetitions."""
+    parameters: tuple[str, ...] = ()
+    """Names in model/parameters.toml that have the value; none if the values are repetitions."""
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +81,8 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     series: Annotated[tuple[SeriesTable, ...], NotEmpty]
     machine: str | None = None
     workload: str | None = None
+    set: dict[str, Setting] = {}
+    """Parameters of all rows that differ from the files."""
     axis: Axis | None = None
     statement: tuple[claims.StatementTable, ...] = ()
 
@@ -123,6 +125,7 @@ class Table:
     conditions: str
     machine: str | None
     workload: str | None
+    set: Mapping[str, Setting]
     axis: Axis | None
     figures: Mapping[str, Figure]
     cells: tuple[Cell, ...]
@@ -175,6 +178,7 @@ def _table(name: str, found: TableFile) -> Table:
         found.conditions,
         found.machine,
         found.workload,
+        found.set,
         found.axis,
         found.figure,
         cells,

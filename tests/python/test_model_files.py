@@ -126,6 +126,12 @@ def test_ranges_are_sampled(files: tuple[Path, Path]) -> None:
     assert found == model_files.sets(model_files.scene(*files).ranged())
 
 
+def test_caches_have_sizes_of_powers_of_two() -> None:
+    found = model_files.sets({"iotlb_entries": (64, 512)})
+    assert {each["iotlb_entries"] for each in found} == {64, 128, 256, 512}
+    assert {each["other"] for each in model_files.sets({"other": (64, 65)})} == {64, 65}
+
+
 def test_a_fit_changes_what_has_a_range_alone(files: tuple[Path, Path]) -> None:
     change(files[0], "value = 2,", RANGE)
     scene = model_files.scene(*files).ranged()

@@ -143,6 +143,10 @@ def check_full_block(program: Path, folder: Path) -> None:
     found = blocks(write(program, folder / "full", events))
     assert [struct.unpack_from("<I", block, 16)[0] for block in found] == [0, 65536, 7, 0]
     assert read_both(program, folder / "full") == (events, "blocks 0 bytes 0 cut 0")
+    # So many that the table of shapes has several in a row.
+    queues = [Event(n, n, n, n, kind=MAP, queue=n) for n in range(65536)]
+    write(program, folder / "queues", queues)
+    assert read_both(program, folder / "queues") == (queues, "blocks 0 bytes 0 cut 0")
 
 
 def check_cut(program: Path, folder: Path) -> None:
@@ -223,10 +227,14 @@ def block(kind: int, sequence: int, events: int, contents: bytes, **changes: Any
     """A block with right checksums and these contents."""
     frame: bytes = changes.get("frame", zstandard.ZstdCompressor().compress(contents))
     plain = changes.get("plain", len(contents))
-    fields = (changes.get("version", 1), kind, sequence, events, plain, len(frame), zlib.crc32(frame))
+    packed = changes.get("packed", len(frame))
+    fields = (changes.get("version", 1), kind, sequence, events, plain, packed, zlib.crc32(frame))
     start = struct.pack("<8sHHIIIII", trace.MAGIC, *fields)
     return start + struct.pack("<I", zlib.crc32(start)) + frame
 
+
+# An empty frame that decoders skip.
+SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
 
 # One event: a shape (kind, flags, CPU, device, queue), its number; ns, unit, low, bytes, span, offset, page.
 ONE = bytes((1, 1, 2, 0, 0, 0, 0, 5, 2, 0, 9, 0, 0, 3))
@@ -278,12 +286,18 @@ def check_contents(program: Path, folder: Path) -> None:
     cases["no size"] = block(2, 1, 1, ONE, frame=zstandard.ZstdCompressor(write_content_size=False).compress(ONE))
     # A frame that claims 2^62 bytes.
     cases["huge frame"] = block(2, 1, 1, ONE, frame=b"\x28\xb5\x2f\xfd\xe0" + (1 << 62).to_bytes(8, "little"))
+    frame = zstandard.ZstdCompressor().compress(ONE)
+    cases["bytes behind the frame"] = block(2, 1, 1, ONE, frame=frame + b"\0")
+    cases["a frame behind the frame"] = block(2, 1, 1, ONE, frame=frame + SKIPPABLE)
     for name, made in cases.items():
         file.write_bytes(header + made + good + end)
         events, text = read_both(program, file)
         assert (without_stand_ins(events), text) == ([wanted], f"blocks 1 bytes {len(made)} cut 0"), name
         assert [event.kind for event in events] == [LOST, MAP], name
-    for name, made in {"version": block(2, 1, 1, ONE, version=2), "size": block(2, 1, 1, ONE, plain=9 << 20)}.items():
+    heads = {"version": block(2, 1, 1, ONE, version=2), "size": block(2, 1, 1, ONE, plain=9 << 20)}
+    heads["frame's size"] = block(2, 1, 1, ONE, packed=(8 << 20) + (1 << 17) + 1)
+    heads["events"] = block(2, 1, 10**6, bytes((1, 1, 2, 0, 0, 0)) + bytes(8 * 10**6))
+    for name, made in heads.items():
         file.write_bytes(header + made + good + end)
         events, text = read_both(program, file)
         assert (without_stand_ins(events), text) == ([wanted], f"blocks 1 bytes {len(made)} cut 0"), name
@@ -293,6 +307,9 @@ def check_contents(program: Path, folder: Path) -> None:
     over = block(2, 1, 2, bytes((1, 1, 2, 0, 0, 0, 0, 0, *[0xFF] * 9, 1, 5, *[0] * 12)))
     file.write_bytes(header + over + good + end)
     assert without_stand_ins(read_both(program, file)[0]) == [wanted]
+    zero = block(3, 2, 0, b"{}\0")
+    file.write_bytes(header + block(2, 1, 1, ONE) + zero)
+    assert read_c(program, file)[1] == f"blocks 1 bytes {len(zero)} cut 1"
 
 
 REFUSED = {
@@ -368,6 +385,17 @@ def check_name(program: Path, folder: Path) -> None:
     assert len(events_left) in (65536, 2 * 65536)
     assert text.endswith("cut 1")
     assert not file.exists()
+    late = folder / "late"
+    with subprocess.Popen([program, "write", late], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+        assert writer.stdin
+        assert writer.stderr
+        writer.stdin.write(packed(events))
+        writer.stdin.flush()
+        late.write_text("mine")
+        writer.stdin.close()
+        assert f"{late}.part: complete, but not renamed to {late}: File exists" in writer.stderr.read().decode()
+    assert late.read_text() == "mine"
+    assert read_both(program, folder / "late.part") == (events, "blocks 0 bytes 0 cut 0")
 
 
 def _limited(size: int) -> Callable[[], None]:

@@ -334,10 +334,16 @@ def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> lis
         chosen = {name: value for name, value in row.items() if name in ends and _within(value, ends[name])}
         free = [name for name in ends if name not in chosen]
         for prime, name in zip(_primes(), free, strict=False):
-            low, high = ends[name]
-            chosen[name] = low + ((high - low + 1) * _spread(number, prime) >> 32)
+            chosen[name] = _between(*ends[name], _spread(number, prime), powers=name.endswith("_entries"))
         made.append(chosen)
     return made
+
+
+def _between(low: int, high: int, place: int, powers: bool) -> int:
+    """The value at a place from 0 to 2^32; with `powers` a power of two times `low`, as sizes of caches are."""
+    if powers:
+        return low << ((high // low).bit_length() * place >> 32)
+    return low + ((high - low + 1) * place >> 32)
 
 
 def _within(value: Value, ends: tuple[int, int]) -> bool:

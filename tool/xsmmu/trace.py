@@ -236,7 +236,8 @@ class Recording:
         try:
             if self._zstd.get_frame_parameters(packed).content_size != head.plain:
                 raise _WrongError
-            return bytes(self._zstd.ZstdDecompressor().decompress(packed)) if head.plain else b""
+            unpacked = self._zstd.ZstdDecompressor().decompress(packed, allow_extra_data=False)
+            return bytes(unpacked) if head.plain else b""
         except self._zstd.ZstdError:
             raise _WrongError from None
 

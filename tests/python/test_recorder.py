@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The recorder behind its BPF programs, on a kernel, a clock and a memory that a script moves (tests/trace/recorder.c).
+
+Each check takes the program, so that `make mutants` can run the checks with a planted bug.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.python.trace_traffic import ENTRY, LOST, MAP, MAP_LIST, POLL, UNMAP, UNMAP_LIST, Event
+
+from checks.mutants import Mutant, Mutants
+from xsmmu import trace
+from xsmmu_lab.setup import trace as setup
+
+pytestmark = pytest.mark.early
+
+MUTANTS: Final = Mutants("trace/record/mutants.toml", ("trace/format", "trace/record", "tests/trace"))
+PARTS: Final = ("session", "merge", "identity", "tally", "check", "device", "tracefs")
+MS: Final = 1_000_000
+FRAME: Final = 1 << 21
+FRAMES: Final = 512
+"""Frames of the script's machine."""
+RAW_PAGE: Final = 0x80
+EVERY_CPU: Final = 0xFFFF
+IOVA_FREE: Final = 14
+Check = Callable[[Path, Path], None]
+
+
+def compiled(mutant: Mutant | None = None) -> Path:
+    """The recorder above tests/trace/recorder.c."""
+    files = ["tests/trace/recorder.c", *(f"{setup.RECORD}/{part}.c" for part in PARTS)]
+    if not mutant:
+        return setup.compiled("recorder", files, parts=MUTANTS.parts)
+    with MUTANTS.planted(mutant) as source_dir:
+        return setup.compiled("recorder", files, ("-O1", "-Wno-error"), MUTANTS.parts, source_dir)
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    return compiled()
+
+
+@dataclass(frozen=True)
+class Made:
+    """A recording."""
+
+    events: list[Event]
+    header: dict[str, Any]
+    summary: dict[str, Any]
+
+
+def record(program: Path, folder: Path, lines: Sequence[str], seconds: float = 0.1, *words: str) -> Made:
+    """The recording of a script."""
+    file = folder / f"{len(list(folder.iterdir()))}.xsr"
+    argv = [str(program), str(file), str(seconds), *words]
+    done = subprocess.run(argv, input="\n".join(lines), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    with trace.Recording(file) as recording:
+        events = [Event(*each) for part in recording.events() for each in part.tolist()]
+        assert recording.damage == trace.Damage()
+    assert recording.summary
+    return Made(events, recording.header, recording.summary)
+
+
+def line(
+    ns: int, cpu: int = 0, kind: int = MAP, *, at: int | None = None, iova: int = 0x1000, phys: int = 0,
+    size: int = 4096, span: int = 0, device: int = 0, flags: int = 0,
+) -> str:  # fmt: skip
+    """An event at `ns`, which is in the ring at `at`."""
+    return f"{ns if at is None else at} event {cpu} {kind} {ns} {iova} {phys} {size} {span} {device} {flags}"
+
+
+def times(made: Made) -> list[tuple[int, int]]:
+    return [(event.ns, event.cpu) for event in made.events]
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def check_order(program: Path, folder: Path) -> None:
+    """Events of both CPUs come in the order of time, also if a ring has many."""
+    rng = random.Random(1)
+    wanted = sorted((ns, rng.randrange(2)) for ns in rng.sample(range(8 * MS), 1500))
+    assert times(record(program, folder, [line(ns, cpu) for ns, cpu in wanted])) == wanted
+
+
+def check_slack(program: Path, folder: Path) -> None:
+    """An event that is in its ring a moment after its time has its place."""
+    made = record(program, folder, [line(9_900_000, 0), line(9_500_000, 1, at=10_500_000)])
+    assert times(made) == [(9_500_000, 1), (9_900_000, 0)]
+    assert made.summary["late"] == 0
+
+
+def check_late(program: Path, folder: Path) -> None:
+    """An event that comes too late gets the time of the event before it, and is counted; time never goes back."""
+    made = record(program, folder, [line(2 * MS, 0), line(MS, 1, at=15 * MS)])
+    assert times(made) == [(2 * MS, 0), (2 * MS, 1)]
+    assert made.summary["late"] == 1
+    made = record(program, folder, [line(2 * MS, 0), line(MS, 1, ENTRY, at=15 * MS)])
+    assert made.summary["late"] == 0
+
+
+def check_unfinished(program: Path, folder: Path) -> None:
+    """A ring that begins with an unfinished event holds back the others for 100 ms."""
+    lines = ["0 stop 0", line(2 * MS, 0), line(3 * MS, 1)]
+    made = record(program, folder, [*lines, "55000000 go 0"])
+    assert times(made) == [(2 * MS, 0), (3 * MS, 1)]
+    made = record(program, folder, [*lines, "155000000 go 0"], 0.2)
+    assert times(made) == [(3 * MS, 1), (3 * MS, 0)]
+
+
+# -- what is missing -------------------------------------------------------------------------------
+
+
+def lost(made: Made) -> list[tuple[int, int, int, int]]:
+    return [(event.ns, event.cpu, event.bytes, event.span) for event in made.events if event.kind == LOST]
+
+
+def check_losses(program: Path, folder: Path) -> None:
+    """Lost events stand at the time of the last of them, with the time since the rings were read before."""
+    made = record(
+        program,
+        folder,
+        [
+            *(line(3 * MS, 1), "4000000 lose 1 3 4000000", line(4_500_000, 0), line(5 * MS, 1)),
+            # Too young to be told at 20 ms, and grown before 30 ms.
+            *("19000000 lose 1 2 19000000", "21000000 lose 1 5 21000000", "35000000 lose 0 1 35000000"),
+        ],
+    )
+    assert lost(made) == [(4 * MS, 1, 3, 4 * MS), (21 * MS, 1, 7, 13 * MS), (35 * MS, 0, 1, 7 * MS)]
+    assert times(made)[:4] == [(3 * MS, 1), (4 * MS, 1), (4_500_000, 0), (5 * MS, 1)]
+    assert (made.summary["lost"], made.summary["lost_by_cpu"]) == (11, {"0": 1, "1": 10})
+    assert made.summary["events"] == 3
+
+
+def check_missed(program: Path, folder: Path) -> None:
+    """Calls that the kernel passed to no program are lost events of all CPUs."""
+    made = record(program, folder, ["500000000 missed 4", line(1100 * MS), "1200000000 missed 1"], 1.3)
+    assert lost(made) == [(1000 * MS, EVERY_CPU, 4, 1000 * MS), (1300 * MS, EVERY_CPU, 1, 1000 * MS)]
+    assert (made.summary["lost"], made.summary["nested"]) == (5, 5)
+
+
+def check_slices(program: Path, folder: Path) -> None:
+    """Time that was not recorded stands in the file."""
+    made = record(program, folder, [line(MS), "20000000 off", "50000000 on", line(60 * MS)])
+    assert lost(made) == [(50 * MS, EVERY_CPU, 0, 30 * MS)]
+    assert made.summary["first_slices_ns"] == [[0, 20 * MS], [50 * MS, 100 * MS]]
+    assert (made.summary["slices"], made.summary["covered_seconds"]) == (2, pytest.approx(0.07))
+    assert made.summary["lost"] == 0
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def check_fields(program: Path, folder: Path) -> None:
+    """What the programs say of an event is in the file."""
+    made = record(
+        program,
+        folder,
+        [
+            line(1, iova=0x5040, phys=7 * FRAME + 0x3040, size=100, flags=2),
+            line(2, iova=0x6000, phys=9, size=300, span=0x80, flags=RAW_PAGE | 9),
+            line(3, 1, UNMAP, iova=0x5040, phys=1, size=100, span=3, flags=2),
+            line(4, 1, MAP_LIST, iova=0x9000, phys=3, size=8192, span=2, flags=1),
+            line(4, 1, ENTRY, iova=0x9000, phys=0x2000, size=4096, span=8192, flags=1),
+            line(5, 1, POLL, size=64, span=8193),
+            line(6, 1, MAP, phys=0x1000, size=1, flags=4, iova=0),
+        ],
+        0.1,
+        "raw",
+    )
+    assert made.events == [
+        Event(1, 0x5040, 7 * 512 + 3, 100, 0, 0, 0x40, kind=MAP, flags=2),
+        Event(2, 0x6000, 9, 300, 0, 0, 0x80, kind=MAP, flags=9),
+        Event(3, 0x5040, 0, 100, cpu=1, kind=UNMAP, flags=2),
+        Event(4, 0x9000, 0, 8192, 2, cpu=1, kind=MAP_LIST, flags=1),
+        Event(4, 0x9000, 2, 4096, 8192, cpu=1, kind=ENTRY, flags=1),
+        Event(5, 0x1000, 0, 64, queue=8193, cpu=1, kind=POLL),
+        Event(6, 0, 1, 1, cpu=1, kind=MAP, flags=4),
+    ]
+    assert (made.header["pages"], made.header["cpus"]) == ("raw", 2)
+
+
+def check_totals(program: Path, folder: Path) -> None:
+    """Pages and calls are counted as the kernel counts them."""
+    lines = [
+        line(1, iova=0x1F00, size=0x1000),
+        line(2, iova=0x9000, size=1, flags=4),
+        line(3, 0, MAP_LIST, iova=0x20000, phys=5, size=3 * 4096, span=5),
+        line(4, 0, UNMAP_LIST, iova=0x20000, phys=5, size=3 * 4096, span=5),
+        line(5, 0, UNMAP, iova=0x1F00, size=0x1000),
+        line(6, 0, IOVA_FREE, iova=0x1000, size=0),
+    ]
+    counted = ["7 count 0 2 8192 1 8192", "7 count 1 1 20480 1 20480"]
+    check = record(program, folder, lines + counted).summary["check"]
+    assert (check["mapped_pages"], check["unmapped_pages"], check["unmaps"]) == ([7, 7], [7, 7], [2, 2])
+    assert (check["iommu_maps"], check["equal"]) == (3, True)
+    for more in ("8 count 1 0 4096 0 0", "8 count 1 0 0 0 4096", "8 count 1 0 0 1 0"):
+        assert not record(program, folder, [*lines, *counted, more]).summary["check"]["equal"]
+
+
+# -- identities ------------------------------------------------------------------------------------
+
+
+def frames(made: Made) -> list[int]:
+    """Identities of the frames."""
+    return [(event.page >> 9) - 1 for event in made.events]
+
+
+def check_permutation(program: Path, folder: Path) -> None:
+    """The frames of memory change places among themselves, by another key in each recording."""
+    lines = [line(n, phys=n * FRAME + n * 4096 + 0x10) for n in range(FRAMES)]
+    made = record(program, folder, lines)
+    assert sorted(frames(made)) == [*range(FRAMES)]
+    assert [event.page & 511 for event in made.events[1:]] == [*range(1, FRAMES)]
+    assert {event.offset for event in made.events} == {0x10}
+    assert made.header["memory_pages"] == (FRAMES + 1) * 512
+    moved = sum(found != n for n, found in enumerate(frames(made)))
+    assert moved > FRAMES * 0.9
+    assert sum(a == b for a, b in zip(frames(made), frames(record(program, folder, lines)), strict=True)) < 50
+    # Frames whose numbers differ in one bit are not neighbours.
+    differences = Counter((frames(made)[n] ^ frames(made)[n + 32]) >> 5 for n in range(0, FRAMES, 64))
+    assert len(differences) > 2
+
+
+def check_recurrence(program: Path, folder: Path) -> None:
+    """The same frame has the same identity, and no other frame has it, whichever came between."""
+    numbers = [3, 3 + 4096, 700, 3, 3 + 8192, 3 + 4096, 700, 3]
+    made = record(program, folder, [line(at, phys=n * FRAME) for at, n in enumerate(numbers)])
+    found = dict(zip(numbers, frames(made), strict=True))
+    assert [found[n] for n in numbers] == frames(made)
+    assert len({*found.values()}) == len(found)
+    # What is not memory stays apart from memory.
+    assert [n for n in found if found[n] < FRAMES] == [3]
+
+
+def check_addresses(program: Path, folder: Path) -> None:
+    """Addresses of a device that sees physical ones are permuted as memory is; IOVAs are not."""
+    phys = [n * FRAME + 0x5678 for n in range(64)]
+    lines = [line(2 * at, iova=each, phys=each, device=1) for at, each in enumerate(phys)]
+    lines += [line(2 * at + 1, 0, UNMAP, iova=each, device=1) for at, each in enumerate(phys)]
+    lines.append(line(999, 0, iova=0xFFFF5000, phys=FRAME))
+    made = record(program, folder, sorted(lines, key=lambda each: int(each.split()[0])))
+    *pairs, other = made.events
+    for mapped, unmapped in zip(pairs[::2], pairs[1::2], strict=True):
+        assert mapped.iova == unmapped.iova == mapped.page << 12 | 0x678
+    assert sum(event.iova == phys[at // 2] for at, event in enumerate(pairs)) < 20
+    assert other.iova == 0xFFFF5000
+    raw = record(program, folder, lines[:64], 0.1, "raw")
+    assert [event.iova for event in raw.events] == phys
+
+
+CHECKS: tuple[Check, ...] = (
+    *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
+    *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_recorder(check: Check, program: Path, tmp_path: Path) -> None:
+    check(program, tmp_path)
+
+
+def test_planted_bugs_fit() -> None:
+    assert all(MUTANTS.changed(mutant) for mutant in MUTANTS.named())
+
+
+@pytest.mark.planted
+@pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_planted_bug_is_found(mutant: Mutant, tmp_path: Path) -> None:
+    program = compiled(mutant)
+    found = []
+    for check in CHECKS:
+        folder = tmp_path / check.__name__
+        folder.mkdir()
+        try:
+            check(program, folder)
+        except (AssertionError, subprocess.TimeoutExpired):
+            found.append(check.__name__)
+    print(f"{mutant.name}: found by {', '.join(found) or 'nothing'}")
+    assert found

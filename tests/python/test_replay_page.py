@@ -100,6 +100,12 @@ def test_names_are_escaped() -> None:
     Page(html)
 
 
+def test_a_name_of_any_bytes_can_be_written(tmp_path: Path) -> None:
+    """A surrogate stands for a byte that is no UTF-8; a control character for no terminal and no page."""
+    replay_page.write(tmp_path / "a.html", [{**RESULTS[0], "file": "a\udcff\x1b[31m.xsr"}])
+    assert r"<h2>a\udcff\x1b[31m.xsr</h2>" in (tmp_path / "a.html").read_text()
+
+
 def test_what_was_not_replayed() -> None:
     left = copy.deepcopy(RESULTS[0])
     left["not_replayed"]["gap"] = {"count": 2, "first": {"event": 5, "ns": 5000, "cpu": 1, "device": 0, "iova": 0}}

@@ -203,6 +203,7 @@ def check_order(program: Path, folder: Path) -> None:
         ([head, second, first, third, end], parts[1:], f"blocks 2 bytes {len(first)} cut 0"),
         ([head, first, b"x" * 99, second, third, end], parts, "blocks 0 bytes 99 cut 0"),
         ([head, first, trace.MAGIC * 9, second, third, end], parts, "blocks 0 bytes 72 cut 0"),
+        ([head, first, (trace.MAGIC + b"\1") * 4, second[:35], second, third, end], parts, "blocks 0 bytes 71 cut 0"),
         ([data, data], parts, f"blocks 0 bytes {len(data)} cut 0"),
     ]
     for number, (made, events, text) in enumerate(cases):
@@ -521,6 +522,25 @@ def test_info(program: Path, tmp_path: Path) -> None:
     assert "damage          none" in text
     (tmp_path / "b").write_bytes(data[:-20])
     assert "no summary" in ran("info", str(tmp_path / "b"))
+
+
+def test_a_text_that_is_no_object_is_named(tmp_path: Path) -> None:
+    """Also text of more levels than Python's parser takes."""
+    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for text in (deep, b"[1]", b"{", b'{"a":' + b"9" * 5000 + b"}"):
+        (tmp_path / "a").write_bytes(block(1, 0, 0, text) + block(3, 1, 0, b"{}"))
+        with pytest.raises(UserError, match="byte 0: the header is no JSON object"):
+            ran("info", str(tmp_path / "a"))
+        (tmp_path / "a").write_bytes(block(1, 0, 0, b"{}") + block(3, 1, 0, text))
+        with pytest.raises(UserError, match=r"byte \d+: the summary is no JSON object"):
+            ran("info", str(tmp_path / "a"))
+
+
+def test_a_name_of_a_file_cannot_command_the_terminal(program: Path, tmp_path: Path) -> None:
+    file = tmp_path / "red\x1b[31m\n"
+    write(program, file, [Event(0, kind=MAP)])
+    made = CliRunner().invoke(app, ["trace", "info", str(file)], catch_exceptions=False, color=True)
+    assert r"red\x1b[31m\n" in made.stdout and "\x1b" not in made.stdout
 
 
 @pytest.mark.parametrize("name", ["numpy", "zstandard", "pyarrow", "bt2"])

@@ -11,6 +11,7 @@ import click
 
 from xsmmu import output
 from xsmmu.digits import duration, ratio, short
+from xsmmu.machine import shown
 
 Result = Mapping[str, Any]
 """A replay as in the JSON of `xsmmu replay`, with its file."""
@@ -93,9 +94,9 @@ def _notes(result: Result) -> Iterator[str]:
 
 
 def by_file(results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
-    """The results of each recording."""
+    """The results of each recording, by its name for people: control characters and wrong UTF-8 are escaped."""
     for file, mine in groupby(results, key=lambda result: str(result["file"])):
-        yield file, list(mine)
+        yield shown(file), list(mine)
 
 
 def print_tables(results: Iterable[Result]) -> None:

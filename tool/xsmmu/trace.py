@@ -20,6 +20,7 @@ import click
 
 from xsmmu import output
 from xsmmu.errors import UserError
+from xsmmu.machine import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,9 +222,10 @@ class Recording:
         self._take(count)
         self.damage.bytes += count
 
-    def _head(self) -> _Head | None:
-        head = _Head(*_HEAD.unpack_from(self._window))
-        right = head.magic == MAGIC and head.version == VERSION and zlib.crc32(self._window[:32]) == head.own_crc
+    def _head(self, at: int = 0) -> _Head | None:
+        head = _Head(*_HEAD.unpack_from(self._window, at))
+        right = head.magic == MAGIC and head.version == VERSION
+        right = right and zlib.crc32(self._window[at : at + 32]) == head.own_crc
         small = head.events <= BLOCK_EVENTS and head.plain <= PLAIN_MAX and head.packed <= PACKED_MAX
         return head if right and small else None
 
@@ -244,7 +246,7 @@ class Recording:
     def _text(self, head: _Head, name: str) -> dict[str, Any]:
         try:
             found = json.loads(self._contents(head))
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict):
             return found
@@ -296,13 +298,18 @@ class Recording:
         self._sequence = head.sequence + 1
         return events
 
+    def _next_head(self) -> int:
+        """Bytes of the window before the next right head, or before the last bytes, in which a head may begin."""
+        at = self._window.find(MAGIC, 1)
+        while 0 < at <= len(self._window) - _HEAD.size and self._head(at) is None:
+            at = self._window.find(MAGIC, at + 1)
+        return at if at > 0 else len(self._window) - len(MAGIC) + 1
+
     def _blocks(self) -> Iterator[NDArray[np.void]]:
         while self._fill(_HEAD.size) >= _HEAD.size:
             head = self._head()
             if head is None:
-                at = self._window.find(MAGIC, 1)
-                # A head may begin in the last bytes.
-                self._leave_out(at if at > 0 else len(self._window) - len(MAGIC) + 1)
+                self._leave_out(self._next_head())
                 continue
             try:
                 events = self._right(head)
@@ -427,7 +434,7 @@ def info(file: Path, form: str) -> None:
         output.emit_one("trace-info", found.row())
         return
     lines = [
-        *(("file", found.file), ("header", json.dumps(found.header)), ("summary", json.dumps(found.summary))),
+        *(("file", shown(found.file)), ("header", json.dumps(found.header)), ("summary", json.dumps(found.summary))),
         *(("events", f"{found.events:,}"), ("lost events", f"{found.lost_events:,}")),
         *(("bytes", f"{found.file_bytes:,}"), ("bytes an event", found.bytes_an_event)),
         *(("seconds", f"{(found.last_ns - found.first_ns) / 1e9:.6f}"), ("damage", damage_text(found.damage))),
@@ -460,4 +467,4 @@ def export(file: Path, to: str, out: Path) -> None:
         raise UserError(f"{out} exists: remove it, or choose another name")
     with Recording(file) as recording:
         count = trace_export.EXPORTS[to](recording, out)
-    click.echo(f"{out}: {count:,} events; damage: {damage_text(recording.damage)}")
+    click.echo(f"{shown(str(out))}: {count:,} events; damage: {damage_text(recording.damage)}")

@@ -50,6 +50,8 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
     """Place in the model's result, such as counters.inv_per_page."""
     scale: Positive = 1.0
+    seconds: Positive | None = None
+    """Of a count in so many seconds: the model's count is of the time that it measures."""
 
 
 class SeriesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

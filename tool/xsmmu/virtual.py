@@ -209,7 +209,7 @@ def micro(protocol: Protocol, mode: str, ring: int, rounds: int) -> dict[str, in
     """Counts of the lab's workload micro: in each round a ring is mapped, and then unmapped as a whole; no DMA.
 
     Mode `poll` flushes at the end of a round, as the module's policies do at the end of a poll; `aware` also makes
-    all maps of a round visible at once. The queue of `lazy` outlives rounds.
+    all maps of a round visible at once, and `strict-aware` these alone. The queue of `lazy` outlives rounds.
     """
     world = World(protocol)
     deferred: list[int] = []
@@ -217,9 +217,9 @@ def micro(protocol: Protocol, mode: str, ring: int, rounds: int) -> dict[str, in
         pages = range(number * ring, (number + 1) * ring)
         for page in pages:
             world.do("map", [page])
-            if mode != "aware":
+            if not mode.endswith("aware"):
                 world.do("sync", [page])
-        if mode == "aware":
+        if mode.endswith("aware"):
             world.do("sync", pages)
         for page in pages:
             if mode == "lazy" and len(deferred) == LAZY:
@@ -227,7 +227,7 @@ def micro(protocol: Protocol, mode: str, ring: int, rounds: int) -> dict[str, in
                 deferred = []
             world.do("unmap", [page])
             deferred.append(page)
-            if mode == "strict":
+            if mode.startswith("strict"):
                 world.do("invalidate", deferred)
                 deferred = []
         if mode in ("poll", "aware"):

@@ -549,6 +549,13 @@ def test_a_machine_of_too_much_memory_is_refused(player: Player, tmp_path: Path)
         assert not status or f"a machine with {pages} pages of memory, and at most 17179869184" in text
 
 
+def test_ticks_of_no_kernel_are_refused(player: Player, tmp_path: Path) -> None:
+    """More than 10^9 were a division by zero."""
+    file = Recording().map(1).unmap(1).write(tmp_path / "a.dma", HEADER | {"hz": 4_000_000_000})
+    assert player.try_(file, "kernel-lazy")[0] == 3
+    assert player.try_(file, "kernel-lazy", "--hz", "100")[0] == 0
+
+
 @pytest.mark.parametrize("policy", KERNEL)
 def test_a_list_larger_than_4_gib_has_iovas(replayed: Replayed, policy: str) -> None:
     entries = (1 << 28,) * 17

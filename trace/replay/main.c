@@ -18,6 +18,9 @@
 #include "tally.h"
 #include "world.h"
 
+#define HZ_MIN	24u
+#define HZ_MAX	10000u
+
 #define PROGRESS_EVENTS	(1u << 20)
 
 /* Pages between the memory of a pass and that of the next. */
@@ -194,7 +197,7 @@ static void set_option(enum word word, const char *name, const char *value)
 	else if (word == WORD_CPUS)
 		options->cpus = (u32)value_of(name, value, 1, REPLAY_CPUS_MAX);
 	else if (word == WORD_HZ)
-		options->hz = (u32)value_of(name, value, 24, 10000);
+		options->hz = (u32)value_of(name, value, HZ_MIN, HZ_MAX);
 	else if (word == WORD_MEMORY)
 		options->memory_pages = value_of(name, value, 1, 16384) << (30 - XS_PAGE_LG2);
 }
@@ -289,6 +292,9 @@ static void read_header(const char *header)
 		options->hz = (u32)field_of(header, "hz", 250);
 	if (!options->hz)
 		options->hz = 250;
+	if (options->hz < HZ_MIN || options->hz > HZ_MAX)
+		replay_stop("the recording is of a kernel with %u ticks a second: name the right number with --hz",
+			    options->hz);
 	if (!options->memory_pages)
 		options->memory_pages = field_of(header, "memory_pages",
 						 64ULL << (30 - XS_PAGE_LG2));

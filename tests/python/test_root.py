@@ -157,14 +157,18 @@ def test_modules_are_cached_by_content(tools: root.Root, module: Path) -> None:
 
 def test_builds_that_are_least_used_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_KEPT", 2)
-    builds = [tmp_path / f"{number}" for number in range(4)]
+    monkeypatch.setattr(build, "_lock_of", lambda cache, folder: cache / f"{folder.name}.lock")
+    builds = [tmp_path / "builds" / f"{number}" for number in range(4)]
     for used, folder in enumerate(builds):
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / build._DONE).touch()
         os.utime(folder / build._DONE, (used, used))
     assert build._is_finished(builds[0] / build._DONE, "a digest")
-    build._drop_old(tmp_path)
-    assert sorted(tmp_path.iterdir()) == [builds[0], builds[3]]
+    with host.locked(build._lock_of(tmp_path, builds[1]), QUIET, "building it anew"):
+        build._drop_old(tmp_path / "builds", tmp_path)
+    assert sorted((tmp_path / "builds").iterdir()) == [builds[0], builds[1], builds[3]]
+    build._drop_old(tmp_path / "builds", tmp_path)
+    assert sorted((tmp_path / "builds").iterdir()) == [builds[0], builds[3]]
 
 
 def test_compile_errors_are_shown_in_full(tools: root.Root, module: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,11 @@ def test_clean_takes_what_the_lab_made_only(tmp_path: Path, made: str) -> None:
     assert [path.name for path in cache.iterdir()] == ["mine"]
 
 
+def test_builds_in_other_folders_have_other_locks(tmp_path: Path) -> None:
+    assert len({build._lock_of(tmp_path, tmp_path / "build" / f"{number}") for number in range(1000)}) == 16
+    assert build._lock_of(tmp_path, tmp_path / "a") == build._lock_of(tmp_path, tmp_path / "a")
+
+
 def test_what_is_built_does_not_wait_for_another_build(tmp_path: Path) -> None:
     """Finished builds are not made again, either."""
     root = Root(tmp_path, tmp_path, {}, AMD64, tmp_path)
@@ -124,7 +130,9 @@ def test_what_is_built_does_not_wait_for_another_build(tmp_path: Path) -> None:
 
     script = "cat in >>out"
     assert make(script) == b"1\n"
-    with host.locked(tmp_path / "build.lock", Console(stderr=True), "building"):
+    with ExitStack() as locks:
+        for digit in "0123456789abcdef":
+            locks.enter_context(host.locked(tmp_path / f"build-{digit}.lock", Console(stderr=True), "building"))
         assert make(script) == b"1\n"
     with pytest.raises(UserError, match="it does not build"):
         make("false")

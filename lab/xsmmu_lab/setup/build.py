@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def _build(
     console = Console(stderr=True)
     if _is_finished(done, digest):
         return build
-    with host.locked(root.cache / "build.lock", console, "building"):
+    with host.locked(_lock_of(root.cache, build.folder), console, f"building {what}"):
         if _is_finished(done, digest):
             return build
         if again_in:
@@ -113,8 +114,13 @@ def _build(
             host.remove_tree(build.folder)
             raise UserError(f"{what} does not build", log)
         done.write_text(digest)
-        _drop_old(build.folder.parent)
+    _drop_old(build.folder.parent, root.cache)
     return build
+
+
+def _lock_of(cache: Path, folder: Path) -> Path:
+    """The lock of a build's folder: one of a few, which never go, so that other builds rarely wait for it."""
+    return cache / f"build-{hashlib.sha256(bytes(folder)).hexdigest()[0]}.lock"
 
 
 def _is_finished(done: Path, digest: str) -> bool:
@@ -131,11 +137,17 @@ def _own_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
 
-def _drop_old(builds: Path) -> None:
-    finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
-    for done in finished[_KEPT:]:
-        done.unlink()
-        host.remove_tree(done.parent)
+def _drop_old(builds: Path, cache: Path) -> None:
+    """Remove the least recently used builds, but for those that another run may be making anew."""
+    used: list[tuple[float, Path]] = []
+    for done in builds.glob(f"*/{_DONE}"):
+        with suppress(FileNotFoundError):
+            used.append((done.stat().st_mtime, done))
+    for time, done in sorted(used, reverse=True)[_KEPT:]:
+        with host.locked_at_once(_lock_of(cache, done.parent)) as locked, suppress(FileNotFoundError):
+            if locked and done.stat().st_mtime == time:
+                done.unlink()
+                host.remove_tree(done.parent)
 
 
 def _outputs(build: _Build, names: Iterable[str], what: str) -> list[Path]:

@@ -63,6 +63,18 @@ def locked(path: Path, console: Console, doing: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def locked_at_once(path: Path) -> Iterator[bool]:
+    """Hold the lock file `path`, or give False if another run holds it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def need_space(path: Path, need_bytes: int, purpose: str) -> None:
     """Fail unless the file system of `path` has `need_bytes` free."""
     free_bytes = shutil.disk_usage(path).free

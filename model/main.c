@@ -10,9 +10,9 @@
 
 #include "model.h"
 #include "report.h"
+#include "run.h"
 
 #define STATUS_BROKEN	1
-#define NS_PER_MS	1000000ull
 
 struct model model;
 
@@ -59,6 +59,6 @@ int main(void)
 {
 	params_read(&model.params);
 	model.random = model.params.seed;
-	report_print(model.params.time_ms * NS_PER_MS);
+	report_print(run());
 	return fflush(stdout) ? STATUS_BROKEN : 0;
 }

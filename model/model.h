@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#include <xsmmu/backend.h>
+
 #include "params.h"
 
 /*

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See cpu.h. */
+#include "count.h"
+#include "cpu.h"
+#include "dma.h"
+#include "driver.h"
+#include "model.h"
+#include "net.h"
+#include "nic.h"
+#include "run.h"
+
+#define SLICE_NS	2000u
+
+/* Parts of a poll, in their order. */
+enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
+
+/*
+ * struct sent - a packet that the NIC has sent
+ * @ns:		time of its completion
+ */
+struct sent {
+	u64 ns;
+	u64 iova;
+};
+
+/*
+ * struct core - a core
+ * @free_ns:	end of the slice in progress
+ * @wake_ns:	time of the next RUN_CORE that counts; 0: none
+ * @polling:	NAPI is scheduled
+ * @poll_ns:	the poll begins no earlier
+ * @phase:	of the poll
+ * @budget:	packets left of the poll
+ * @done:	the poll has found the queue empty
+ * @softirq_ns:	time of polls since an application had the core
+ * @app_ns:	time of the application's turn so far
+ * @app_turn:	polls wait
+ * @flows:	flows whose applications can run, first come first served; a ring
+ * @sent:	packets whose buffers are mapped, oldest first; a ring
+ */
+struct core {
+	u64 free_ns;
+	u64 wake_ns;
+	bool polling;
+	u64 poll_ns;
+	enum phase phase;
+	u64 budget;
+	bool done;
+	u64 softirq_ns, app_ns;
+	bool app_turn;
+	u32 *flows;
+	u32 flow_first, flow_count;
+	struct sent *sent;
+	u32 sent_first, sent_count, sent_room;
+};
+
+static struct core *cores;
+
+void cpu_init(void)
+{
+	cores = model_new(model.params.cores, sizeof(*cores));
+	for (u64 i = 0; i < model.params.cores; i++) {
+		cores[i].flows = model_new(model.params.flows, sizeof(u32));
+		cores[i].sent_room = 4096;
+		cores[i].sent = model_new(cores[i].sent_room, sizeof(struct sent));
+	}
+}
+
+static void wake(u32 at, u64 ns)
+{
+	struct core *core = &cores[at];
+
+	if (ns < core->free_ns)
+		ns = core->free_ns;
+	if (ns < model.now_ns)
+		ns = model.now_ns;
+	if (core->wake_ns && core->wake_ns <= ns)
+		return;
+	core->wake_ns = ns;
+	run_at(ns, RUN_CORE, at);
+}
+
+void cpu_completion(u32 at, u64 ns)
+{
+	struct core *core = &cores[at];
+
+	if (core->polling)
+		return;
+	core->polling = true;
+	core->poll_ns = ns + model.params.moderation_ns;
+	counts.interrupts++;
+	nic_interrupt(at);
+	wake(at, core->poll_ns);
+}
+
+void cpu_wake_application(u32 at, u64 ns, u32 flow)
+{
+	struct core *core = &cores[at];
+	u32 place = (core->flow_first + core->flow_count++) % (u32)model.params.flows;
+
+	core->flows[place] = flow;
+	wake(at, ns);
+}
+
+void cpu_sent(u32 at, u64 ns, u64 iova)
+{
+	struct core *core = &cores[at];
+	u32 place = (core->sent_first + core->sent_count++) % core->sent_room;
+
+	if (core->sent_count > core->sent_room)
+		model_broken("core %u has %u packets to send", at, core->sent_count);
+	core->sent[place] = (struct sent) { ns, iova };
+	cpu_completion(at, ns);
+}
+
+void cpu_charge(u32 at, u64 ns)
+{
+	if (ns > cores[at].free_ns)
+		cores[at].free_ns = ns;
+}
+
+/* ---- polls ---- */
+
+/* The next completion, received or sent; 0 if none is under way. */
+static u64 next_completion(const struct core *core, u32 at)
+{
+	u64 received = nic_next_completion(at);
+	u64 sent = core->sent_count ? core->sent[core->sent_first].ns : 0;
+
+	return !sent || (received && received < sent) ? received : sent;
+}
+
+static u64 poll_packet(struct core *core, u32 at, u64 ns)
+{
+	u32 packet = core->budget ? nic_completed(at, ns) : PACKET_NONE;
+
+	if (packet == PACKET_NONE) {
+		core->done = core->budget;
+		core->phase = PHASE_SENT;
+		return ns;
+	}
+	core->budget--;
+	nic_processed(at, packet);
+	return net_receive(ns + model.params.packet_ns, at, packet);
+}
+
+static u64 clean_sent(struct core *core, u64 ns)
+{
+	const struct sent *first = &core->sent[core->sent_first];
+
+	if (!core->sent_count || first->ns > ns) {
+		core->phase = PHASE_REFILL;
+		return ns;
+	}
+	core->sent_first = (core->sent_first + 1) % core->sent_room;
+	core->sent_count--;
+	return dma_unmap(ns, first->iova, 1, NET_ACK_BYTES);
+}
+
+static u64 end_poll(struct core *core, u32 at, u64 ns)
+{
+	if (core->done)
+		ns = net_flush_gro(ns, at);
+	if (driver()->end)
+		ns = driver()->end(ns, at);
+	ns = dma_poll_end(ns);
+	core->phase = PHASE_BEGIN;
+	if (!core->done)
+		return ns;
+	core->polling = false;
+	core->softirq_ns = 0;
+	if (next_completion(core, at))
+		cpu_completion(at, next_completion(core, at));
+	return ns;
+}
+
+/* A step of a poll: a packet, or a page of a descriptor. */
+static u64 poll(struct core *core, u32 at, u64 ns)
+{
+	bool more = true;
+
+	switch (core->phase) {
+	case PHASE_BEGIN:
+		core->budget = model.params.budget;
+		core->phase = PHASE_PACKETS;
+		counts.polls++;
+		return ns + model.params.poll_ns;
+	case PHASE_PACKETS:
+		return poll_packet(core, at, ns);
+	case PHASE_SENT:
+		return clean_sent(core, ns);
+	case PHASE_REFILL:
+		ns = nic_refill(ns, at, &more);
+		if (!more)
+			core->phase = PHASE_END;
+		return ns;
+	case PHASE_END:
+		return end_poll(core, at, ns);
+	}
+	return ns;
+}
+
+/* ---- applications ---- */
+
+static u64 application(struct core *core, u64 ns)
+{
+	u32 flow = core->flows[core->flow_first];
+	bool more, finished;
+
+	ns = net_read(ns, flow, &more, &finished);
+	if (more && !finished)
+		return ns;
+	core->flow_first = (core->flow_first + 1) % (u32)model.params.flows;
+	core->flow_count--;
+	if (more)
+		core->flows[(core->flow_first + core->flow_count++) % (u32)model.params.flows] =
+			flow;
+	return ns;
+}
+
+static bool polls_now(struct core *core)
+{
+	if (!core->polling || core->poll_ns > model.now_ns)
+		return false;
+	if (!core->flow_count)
+		core->app_turn = false;
+	return !core->app_turn;
+}
+
+/* Whose turn is next, after @ns of the present turn. */
+static void take_turns(struct core *core, bool polled, u64 ns)
+{
+	if (polled) {
+		core->softirq_ns += ns;
+		if (core->softirq_ns < model.params.softirq_us * 1000)
+			return;
+		core->app_turn = true;
+	} else {
+		core->app_ns += ns;
+		if (!core->app_turn || core->app_ns < model.params.app_slice_us * 1000)
+			return;
+		core->app_turn = false;
+	}
+	core->softirq_ns = 0;
+	core->app_ns = 0;
+}
+
+void cpu_run(u32 at)
+{
+	struct core *core = &cores[at];
+	u64 ns = model.now_ns;
+	bool polls;
+
+	if (core->wake_ns != ns)
+		return;
+	core->wake_ns = 0;
+	running_cpu = at;
+	if (core->free_ns > ns) {
+		wake(at, core->free_ns);
+		return;
+	}
+	polls = polls_now(core);
+	if (polls)
+		while (core->polling && core->poll_ns <= ns && ns < model.now_ns + SLICE_NS)
+			ns = poll(core, at, ns);
+	else if (core->flow_count)
+		ns = application(core, ns);
+	take_turns(core, polls, ns - model.now_ns);
+	counts.busy_ns += ns - model.now_ns;
+	core->free_ns = ns;
+	if (core->flow_count || (core->polling && core->poll_ns <= ns))
+		wake(at, ns);
+	else if (core->polling)
+		wake(at, core->poll_ns);
+}

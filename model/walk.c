@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See walk.h. */
+#include <string.h>
+
+#include "cache.h"
+#include "count.h"
+#include "model.h"
+#include "walk.h"
+
+#define LEVEL_LG2	9	/* entries of a page-table page */
+#define TABLES		256u	/* leaf tables in use by walks; collisions are rare, and harmless */
+
+/*
+ * struct table - a leaf table that a walk has read
+ * @number:	IOVA page >> LEVEL_LG2
+ * @free_ns:	end of the last walk
+ */
+struct table {
+	u64 number;
+	u64 free_ns;
+};
+
+static struct cache iotlb, upper[3];
+static u64 *walkers;	/* time at which each is free */
+static u64 stalled_until_ns;
+static struct table tables[TABLES];
+
+void walk_init(void)
+{
+	const struct model_params *params = &model.params;
+
+	cache_init(&iotlb, params->iotlb_entries, params->iotlb_ways);
+	cache_init(&upper[0], params->l1_entries, params->l1_entries);
+	cache_init(&upper[1], params->l2_entries, params->l2_entries);
+	cache_init(&upper[2], params->l3_entries, params->l3_entries);
+	walkers = model_new(params->walkers, sizeof(*walkers));
+	stalled_until_ns = 0;
+	memset(tables, 0, sizeof(tables));
+}
+
+/* Returns the reads of a walk, and fills the walk caches. */
+static u64 reads_of(u64 page)
+{
+	u64 *const misses[] = { &counts.l1_misses, &counts.l2_misses, &counts.l3_misses };
+	u64 reads = 1;
+
+	for (u32 level = 3; level; level--) {
+		u64 number = page >> LEVEL_LG2 * (4 - level);
+
+		if (cache_find(&upper[level - 1], number))
+			break;
+		cache_add(&upper[level - 1], number, 0);
+		++*misses[level - 1];
+		reads++;
+	}
+	return reads;
+}
+
+static u64 *free_walker(void)
+{
+	u64 *first = &walkers[0];
+
+	for (u64 i = 1; i < model.params.walkers; i++)
+		if (walkers[i] < *first)
+			first = &walkers[i];
+	return first;
+}
+
+static u64 later(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+static struct translation walk(u64 ns, u64 page)
+{
+	struct table *table = &tables[(page >> LEVEL_LG2) % TABLES];
+	u64 *walker = free_walker(), start = later(ns, *walker), stalled = 0;
+	u64 reads = reads_of(page);
+
+	if (model.params.serial_table && table->number == page >> LEVEL_LG2)
+		start = later(start, table->free_ns);
+	if (stalled_until_ns > start) {
+		stalled = stalled_until_ns - start;
+		start = stalled_until_ns;
+	}
+	*walker = start + reads * model.params.table_read_ns;
+	*table = (struct table) { page >> LEVEL_LG2, *walker };
+	counts.reads += reads;
+	return (struct translation) { *walker, stalled };
+}
+
+struct translation walk_at(u64 ns, u64 page)
+{
+	struct cache_entry *entry = cache_find(&iotlb, page);
+	struct translation found;
+
+	counts.visits++;
+	if (entry)
+		return (struct translation) { later(ns, entry->ready_ns), 0 };
+	counts.misses++;
+	found = walk(ns, page);
+	cache_add(&iotlb, page, found.ready_ns);
+	return found;
+}
+
+void walk_drop(u64 first, u64 last)
+{
+	cache_drop(&iotlb, first, last);
+}
+
+void walk_drop_all(void)
+{
+	cache_drop_all(&iotlb);
+}
+
+void walk_drop_tables(void)
+{
+	for (u32 i = 0; i < 3; i++)
+		cache_drop_all(&upper[i]);
+}
+
+void walk_stall(u64 until_ns)
+{
+	stalled_until_ns = later(stalled_until_ns, until_ns);
+}

@@ -159,8 +159,7 @@ static u64 clean_sent(struct core *core, u64 ns)
 
 static u64 end_poll(struct core *core, u32 at, u64 ns)
 {
-	if (core->done)
-		ns = net_flush_gro(ns, at);
+	ns = net_poll_end(ns, at, core->done);
 	if (driver()->end)
 		ns = driver()->end(ns, at);
 	ns = dma_poll_end(ns);

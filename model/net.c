@@ -14,7 +14,6 @@
 #define START_NS	200000u	/* flows begin within this time */
 #define REORDER		3u	/* packets behind a hole before the hole is a loss */
 #define DUPLICATES	3u	/* ACKs for packets out of order that are sent at once */
-#define COMPRESSED	8u	/* after these, one for so many packets from GRO */
 #define SLICE_PACKETS	16u
 #define WINDOW_SHIFT	10	/* the congestion window counts 1/1024 packets */
 #define WINDOW_LEAST	(2ull << WINDOW_SHIFT)
@@ -47,6 +46,7 @@ enum state { STATE_SENT, STATE_ARRIVED, STATE_LOST };
  * @packets:	received packets by sequence number; PACKET_NONE
  * @unacked:	packets in order that no ACK has told
  * @duplicates:	packets from GRO since a hole has opened
+ * @untold:	an ACK for them waits for the poll's end (SACK compression)
  * @reading:	packets left of the read in progress; 0: none
  * @runs:	the application can run
  * @request_bytes: read of the request in progress
@@ -66,6 +66,7 @@ struct flow {
 	u32 read, received, highest;
 	u32 *packets;
 	u32 unacked, duplicates;
+	bool untold;
 	u32 reading;
 	bool runs;
 	u64 request_bytes;
@@ -359,6 +360,7 @@ static u64 send_ack(u64 ns, u32 number)
 
 	counts.acks++;
 	flow->unacked = 0;
+	flow->untold = false;
 	acks[ack] = (struct ack) {
 		number, flow->received, flow->read + window_packets, flow->highest, 0
 	};
@@ -408,8 +410,8 @@ static bool tells(struct flow *flow, bool had_hole)
 		flow->duplicates = 0;
 		return had_hole;
 	}
-	flow->duplicates++;
-	return flow->duplicates <= DUPLICATES || flow->duplicates % COMPRESSED == 0;
+	flow->untold = ++flow->duplicates > DUPLICATES;
+	return !flow->untold;
 }
 
 /* GRO hands the packets that it has joined to TCP. */
@@ -448,10 +450,14 @@ u64 net_receive(u64 ns, u32 core, u32 packet)
 	return ns;
 }
 
-u64 net_flush_gro(u64 ns, u32 core)
+u64 net_poll_end(u64 ns, u32 core, bool done)
 {
-	for (u32 i = core; i < model.params.flows; i += (u32)model.params.queues)
-		ns = deliver(ns, i);
+	for (u32 i = core; i < model.params.flows; i += (u32)model.params.queues) {
+		if (done)
+			ns = deliver(ns, i);
+		if (flows[i].untold)
+			ns = send_ack(ns, i);
+	}
 	return ns;
 }
 

@@ -13,7 +13,7 @@
  * The receiver joins packets that follow each other in a poll (GRO). TCP hands what is in order to
  * the application, wakes it, and keeps the rest: pages behind a hole stay in use. An ACK goes out
  * at the end of an application's read, and for each packet from GRO that is out of order or that
- * fills a hole. The receive window is what the application has left room for.
+ * fills a hole; after three for a hole, at the end of a poll. The receive window is what the application has left room for.
  */
 #ifndef MODEL_NET_H
 #define MODEL_NET_H
@@ -28,8 +28,8 @@ void net_init(void);
 /* The driver hands on a received packet. Returns the CPU's time at the end. */
 u64 net_receive(u64 ns, u32 core, u32 packet);
 
-/* GRO hands on all that it has. */
-u64 net_flush_gro(u64 ns, u32 core);
+/* A poll ends; with @done it has found the queue empty, and GRO hands on all that it has. */
+u64 net_poll_end(u64 ns, u32 core, bool done);
 
 /**
  * net_read - the application of a flow runs

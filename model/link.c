@@ -81,12 +81,12 @@ static u64 later(u64 a, u64 b)
 	return a > b ? a : b;
 }
 
-/* Returns what has kept a write from being visible at @arrival. */
-static enum limit limit_of(struct translation found, u64 arrival)
+/* Returns what has kept a write from being visible at @end, when all of it has arrived. */
+static enum limit limit_of(struct translation found, u64 arrival, u64 end)
 {
-	if (found.ready_ns > visible_ns && found.ready_ns > arrival)
+	if (found.ready_ns > visible_ns && found.ready_ns > end)
 		return found.stalled_ns * 2 > found.ready_ns - arrival ? LIMIT_QUEUE : LIMIT_WALKS;
-	if (visible_ns > arrival && count)
+	if (visible_ns > end && count)
 		return writes[(first + count - 1) % room].limit;
 	return LIMIT_PCIE;
 }
@@ -104,7 +104,7 @@ u64 link_write(u64 ns, u64 page, u64 bytes)
 	link_free_ns = end;
 	if (model.params.side != SIDE_OFF)
 		found = walk_at(arrival, page);
-	limit = limit_of(found, arrival);
+	limit = limit_of(found, arrival, end);
 	visible_ns = later(later(visible_ns, found.ready_ns), end);
 	writes[(first + count++) % room] = (struct write) {
 		visible_ns + model.params.pcie_latency_ns, bytes, limit

@@ -31,7 +31,8 @@ enum state { STATE_SENT, STATE_ARRIVED, STATE_LOST };
  * @next:	packet that was never sent
  * @right:	end of the receive window
  * @window:	congestion window, in 1/1024 packets; @slow_start_end: above, it grows slowly
- * @recovery_end: a loss below belongs to the last reduction of the window
+ * @recovers:	from a loss, until all packets below @recovery_end have arrived
+ * @before:	window at the loss, in packets; @delivered, @sent: packets since
  * @in_flight:	packets in STATE_SENT
  * @lost:	packets in STATE_LOST
  * @sends:	packets sent so far; @order: the value when a packet was sent last
@@ -55,7 +56,8 @@ enum state { STATE_SENT, STATE_ARRIVED, STATE_LOST };
 struct flow {
 	u32 acked, next, right;
 	u64 window, slow_start_end;
-	u32 recovery_end;
+	bool recovers;
+	u32 recovery_end, before, delivered, sent;
 	u32 in_flight, lost;
 	u32 sends, arrived_order;
 	bool sending;
@@ -156,6 +158,7 @@ static void send(u32 number, u32 seq)
 	flow->states[at(seq)] = STATE_SENT;
 	flow->order[at(seq)] = ++flow->sends;
 	flow->in_flight++;
+	flow->sent++;
 	wire_free_ns = greater(wire_free_ns, model.now_ns) + wire_ns;
 	run_at(wire_free_ns + model.params.base_rtt_ns / 2, RUN_ARRIVE, packet_take(number, seq));
 }
@@ -226,6 +229,7 @@ static void arrived(struct flow *flow, u32 seq)
 {
 	if (flow->states[at(seq)] == STATE_ARRIVED)
 		return;
+	flow->delivered++;
 	if (flow->states[at(seq)] == STATE_SENT) {
 		flow->in_flight--;
 		flow->arrived_order = (u32)greater(flow->arrived_order, flow->order[at(seq)]);
@@ -237,16 +241,45 @@ static void arrived(struct flow *flow, u32 seq)
 
 static void reduce(struct flow *flow)
 {
-	if (flow->acked < flow->recovery_end)
+	if (flow->recovers)
 		return;
-	flow->window = greater(flow->window * model.params.loss_permille / 1000, WINDOW_LEAST);
-	flow->slow_start_end = flow->window;
+	flow->recovers = true;
 	flow->recovery_end = flow->next;
+	flow->before = (u32)(flow->window >> WINDOW_SHIFT);
+	flow->slow_start_end =
+		greater(flow->window * model.params.loss_permille / 1000, WINDOW_LEAST);
+	flow->delivered = 0;
+	flow->sent = 0;
+}
+
+/*
+ * Proportional rate reduction (RFC 6937), as Linux has it: while a flow recovers from a loss, ACKs of
+ * @packets packets allow so many that the flow is at its new window when the recovery ends.
+ */
+static void recover(struct flow *flow, u32 packets)
+{
+	u32 target = (u32)(flow->slow_start_end >> WINDOW_SHIFT), allowed;
+
+	if (flow->acked >= flow->recovery_end) {
+		flow->recovers = false;
+		flow->window = flow->slow_start_end;
+		return;
+	}
+	if (flow->in_flight > target) {
+		allowed = (flow->delivered * target + flow->before - 1) / flow->before;
+		allowed = allowed > flow->sent ? allowed - flow->sent : 0;
+	} else {
+		allowed = flow->delivered > flow->sent ? flow->delivered - flow->sent : 0;
+		allowed = (u32)lesser(target - flow->in_flight, greater(allowed, packets) + 1);
+	}
+	if (!flow->sent && !allowed)
+		allowed = 1;
+	flow->window = (u64)(flow->in_flight + allowed) << WINDOW_SHIFT;
 }
 
 static void grow(struct flow *flow, u32 packets)
 {
-	if (flow->acked < flow->recovery_end || flow->window > WINDOW_MOST)
+	if (flow->recovers || flow->window > WINDOW_MOST)
 		return;
 	if (flow->window < flow->slow_start_end)
 		flow->window += (u64)packets << WINDOW_SHIFT;
@@ -272,7 +305,7 @@ static void scan(struct flow *flow, u32 highest)
 			arrived(flow, seq);
 			behind++;
 		}
-	if (behind < REORDER && flow->acked >= flow->recovery_end)
+	if (behind < REORDER && !flow->recovers)
 		return;
 	for (u32 seq = flow->acked; seq < highest; seq++)
 		if (flow->states[at(seq)] == STATE_SENT &&
@@ -289,6 +322,7 @@ void net_ack_arrives(u32 number)
 	struct ack *ack = &acks[number];
 	struct flow *flow = &flows[ack->flow];
 	u32 packets = ack->received > flow->acked ? ack->received - flow->acked : 0;
+	u32 delivered = flow->delivered;
 
 	flow->quiet = false;
 	for (u32 seq = flow->acked; seq < ack->received; seq++)
@@ -300,6 +334,8 @@ void net_ack_arrives(u32 number)
 		grow(flow, packets);
 	if (ack->highest > flow->acked)
 		scan(flow, ack->highest);
+	if (flow->recovers)
+		recover(flow, flow->delivered > delivered ? flow->delivered - delivered : 0);
 	pump(ack->flow);
 	ack->next_spare = spare_ack;
 	spare_ack = number;
@@ -314,6 +350,7 @@ void net_timer(u32 number)
 			if (flow->states[at(seq)] == STATE_SENT)
 				lose(flow, seq);
 		reduce(flow);
+		flow->window = WINDOW_LEAST;
 	}
 	flow->quiet = true;
 	pump(number);

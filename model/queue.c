@@ -26,6 +26,7 @@ void queue_init(void)
 {
 	granted_ns = model_new(model.params.cores, sizeof(*granted_ns));
 	lock_free_ns = queue_free_ns = 0;
+	oldest = count = 0;
 }
 
 static u64 later(u64 a, u64 b)

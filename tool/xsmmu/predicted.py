@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import click
@@ -25,6 +25,8 @@ OFF: Final = "kernel-off"
 """The kernel without an IOMMU."""
 WIDEST: Final = 0.10
 """Widest interval of a determined figure, on each side, as a part of the value."""
+NEAR: Final = 1.01
+"""Throughputs whose ratio is smaller are not called different."""
 GAIN: Final = 1.05
 """A lift is shown from this ratio of throughputs on."""
 LIMITS: Final[Mapping[str, str]] = {
@@ -80,6 +82,7 @@ def figures(seeds: Sequence[Result], runs: Sequence[Result]) -> Json:
         "limit": max(limits, key=lambda name: limits[name]) if any(limits.values()) else None,
         "counters": {name: found for name, found in counters.items() if found},
         "commands": {name: interval(seeds, runs, f"counters.commands.{name}") for name in commands},
+        "runs_gbps": [run["throughput_gbps"] for run in runs],
         "runs": len(runs),
         "seeds": len(seeds),
     }
@@ -119,7 +122,7 @@ def spread(found: Mapping[str, Any], digits: int = 1) -> str:
 def throughput(result: Result) -> str:
     """The throughput in Gb/s, or the words that it is not determined."""
     found = result["throughput_gbps"]
-    return f"{found['value']:.1f}" if found["determined"] else f"{NOT_DETERMINED}, {spread(found)}"
+    return f"{found['value']:.1f}" if found["determined"] else NOT_DETERMINED
 
 
 def limit(result: Result) -> str:
@@ -168,7 +171,7 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
             raises = f"raised by {'; '.join(found)}" if found else "raised by none of the changes that were tried"
             yield f"{result['policy']}: limited by {limit(result) or 'nothing'}, {raises}"
     for place, mine in groupby(results, key=lambda result: result["at"]):
-        yield from _best(place, list(mine))
+        yield from _order(place, list(mine))
     unknown = [result for result in results if not result["throughput_gbps"]["determined"]]
     if unknown:
         yield (
@@ -177,20 +180,27 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
         )
 
 
-def _best(place: Mapping[str, Any], results: Sequence[Result]) -> Iterator[str]:
-    """The fastest policies that are not distinguishable, but for the path without an IOMMU."""
-    behind = [result for result in results if result["policy"] != OFF]
-    if len(behind) < 2:
+def _order(place: Mapping[str, Any], results: Sequence[Result]) -> Iterator[str]:
+    """The policies by throughput; intervals may overlap, as a set of parameters that slows one slows others, too."""
+    if len(results) < 2:
         return
-    top = max(result["throughput_gbps"]["value"] for result in behind)
-    best = [result["policy"] for result in behind if result["throughput_gbps"]["high"] >= top]
+    ordered = sorted(results, key=lambda result: -float(result["throughput_gbps"]["value"]))
+    said = ordered[0]["policy"]
+    for one, other in pairwise(ordered):
+        said += f" {'>' if _is_faster(one, other) else '~'} {other['policy']}"
     where = f"{', '.join(f'{name}={value}' for name, value in place.items())}: " if place else ""
-    yield f"{where}fastest, or not distinguishable from it: {', '.join(best)}"
+    yield f"{where}{said} (>: at least 1 % faster with each set of parameters that could be true)"
+
+
+def _is_faster(one: Result, other: Result) -> bool:
+    runs = zip(one["runs_gbps"], other["runs_gbps"], strict=True)
+    return all(mine > NEAR * theirs for mine, theirs in runs)
 
 
 def print_table(scene: Scene, results: Sequence[Result]) -> None:
     """The table and its notes."""
-    click.echo("; ".join(part.title for part in (scene.machine, scene.driver, scene.workload)))
+    for part in (scene.machine, scene.driver, scene.workload):
+        click.echo(f"{part.part}: {part.title}")
     output.table(columns(results), [row(result) for result in results])
     for note in notes(results):
         click.echo(f"note: {note}")

@@ -76,8 +76,8 @@ def test_nothing_runs_while_commands_are_printed(files: tuple[Path, Path], tmp_p
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--print", "slurm", "-o", "json"), "excludes --html and -o"),
-        (("--print", "slurm", "--html", "a.html"), "excludes --html and -o"),
+        (("--print", "slurm", "-o", "json"), "excludes --html, --dask and -o"),
+        (("--print", "slurm", "--html", "a.html"), "excludes --html, --dask and -o"),
         (("--policy", "strict+aware"), "leave out +aware"),
         (("--policy", "fuse+aware"), "unknown policy 'fuse+aware'"),
     ],

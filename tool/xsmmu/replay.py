@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from xsmmu import guide, output, programs, replay_page, replayed, units
+from xsmmu import cluster, guide, output, programs, replay_page, replayed, units
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.replayed import KERNEL
 from xsmmu.units import Cache, Result
@@ -94,13 +94,32 @@ def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:
     return UserError(f"{unit.name}: {units.ended(PROGRAM, status)}", lines, code="failed")
 
 
-def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
-    """The results of all units, from the cache or by runs; results stay in the cache if another unit fails."""
+def keys_of(wanted: Sequence[Unit], tool: Path) -> dict[Unit, str]:
+    """The name of each unit's output file."""
     files = dict.fromkeys(unit.file for unit in wanted)
     hashes = {file: units.digest(file, "a recording of xsmmu record") for file in files}
     program = units.digest(tool, "a program")
-    keys = {unit: key_of(unit, hashes[unit.file], program) for unit in wanted}
-    return units.run_all(keys, cache, jobs, Runner(tool), "replaying")
+    return {unit: key_of(unit, hashes[unit.file], program) for unit in wanted}
+
+
+def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
+    """The results of all units, from the cache or by runs; results stay in the cache if another unit fails."""
+    return units.run_all(keys_of(wanted, tool), cache, jobs, Runner(tool), "replaying")
+
+
+def replay_on(address: str, wanted: Sequence[Unit], cache: Cache, tool: Path) -> dict[Unit, Result]:
+    """The same, of which a Dask cluster makes the results that are missing in the cache, a folder of all machines."""
+    keys = keys_of(wanted, tool)
+    missing = [unit for unit, key in keys.items() if cache.get(key) is None]
+    cluster.run(address, [words_of(unit, cache.folder) for unit in missing])
+    found = {unit: cache.get(key) for unit, key in keys.items()}
+    if any(result is None for result in found.values()):
+        raise UserError(
+            f"the workers have put results of the same version of {PROGRAM} elsewhere than {cache.folder.absolute()}: "
+            "name a folder of a file system of all machines with --cache, and install the same version on all",
+            code="no-file",
+        )
+    return {unit: result for unit, result in found.items() if result is not None}
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -121,12 +140,16 @@ def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool, chec
     return [Unit(file, *each, check) for file in recordings for each in dict.fromkeys(wanted)]
 
 
+def words_of(unit: Unit, cache: Path) -> list[str]:
+    """The command of a unit, which fills the cache from any folder."""
+    words = ["xsmmu", "replay", str(unit.file.absolute()), "--policy", unit.word]
+    return [*words, *["--check"] * unit.check, "--cache", str(cache.absolute()), "--jobs", "1"]
+
+
 def commands(wanted: Iterable[Unit], cache: Path, form: str) -> Iterator[str]:
-    """A command line for each unit, which fills the cache from any folder."""
+    """A command line for each unit."""
     for unit in dict.fromkeys(wanted):
-        words = ["xsmmu", "replay", str(unit.file.absolute()), "--policy", unit.word]
-        words += ["--check"] if unit.check else []
-        yield units.wrapped([*words, "--cache", str(cache.absolute()), "--jobs", "1"], form)
+        yield units.wrapped(words_of(unit, cache), form)
 
 
 def cache_folder() -> Path:
@@ -145,6 +168,7 @@ def cache_folder() -> Path:
 @click.option(
     "--print", "printed", type=click.Choice([*units.PRINTED]), help="Print a command for each replay, for a cluster."
 )
+@click.option("--dask", "address", metavar="ADDRESS", help="Replay on the workers of this Dask scheduler.")
 @output.option
 def replay(
     recordings: tuple[Path, ...],
@@ -155,6 +179,7 @@ def replay(
     folder: Path | None,
     page: Path | None,
     printed: str | None,
+    address: str | None,
     form: str,
 ) -> None:
     """Replay recorded DMA traffic under each policy.
@@ -164,7 +189,8 @@ def replay(
     command continues after a stop.
 
     POLICY+aware in --policy replays only as if the drivers were batch-aware. --print makes commands that fill the
-    folder of --cache; afterwards the same command without --print shows all results.
+    folder of --cache; afterwards the same command without --print shows all results. --dask has a Dask cluster run
+    these commands (dask-jobqueue makes one of Slurm); its machines share the recordings and the folder of --cache.
 
     \b
     Examples:
@@ -174,19 +200,26 @@ def replay(
       xsmmu replay *.xsr --jobs 8 -o json > results.json
       xsmmu replay *.xsr --print parallel | parallel -j 8
       xsmmu replay *.xsr --cache /shared/replays --print slurm | sh
+      xsmmu replay *.xsr --cache /shared/replays --dask tcp://head:8786
     """
     wanted = units_of(recordings, [name for name in policies.split(",") if name], aware, check)
     if not wanted:
         raise UserError("--policy names no policy: name at least one", code="usage")
     if printed:
-        if page or form != "table":
-            raise UserError("--print excludes --html and -o: run the same command without --print later", code="usage")
+        if page or address or form != "table":
+            raise UserError(
+                "--print excludes --html, --dask and -o: run the same command without --print later", code="usage"
+            )
         for line in commands(wanted, folder or cache_folder(), printed):
             click.echo(line)
         return
     if page:
         replay_page.PAGE.check(page, recordings)
-    found = replay_all(wanted, Cache(folder or cache_folder()), jobs or os.cpu_count() or 1, programs.find(PROGRAM))
+    cache, tool = Cache(folder or cache_folder()), programs.find(PROGRAM)
+    if address:
+        found = replay_on(address, wanted, cache, tool)
+    else:
+        found = replay_all(wanted, cache, jobs or os.cpu_count() or 1, tool)
     results = [{"file": str(unit.file), **result} for unit, result in found.items()]
     if page:
         replay_page.write(page, results)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Units of work on a Dask cluster: each unit is the command that --print prints.
+
+A worker needs the command `xsmmu`, the inputs and the folder of results, and nothing of this package: it runs a
+function of the standard library. A unit whose worker dies is given to another one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from xsmmu.errors import UserError
+from xsmmu.trace import library
+
+RETRIES = 3
+TIMEOUT_S = 30
+
+
+def run(address: str, commands: Sequence[Sequence[str]]) -> None:
+    """Run all commands on the cluster; the first failure cancels those that have not begun."""
+    distributed = library("distributed", "apt install python3-distributed")
+    try:
+        client = distributed.Client(address, timeout=TIMEOUT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"no Dask scheduler answers at {address} ({error}): start one, or correct the address", code="no-cluster"
+        ) from None
+    with client:
+        waiting = {
+            client.submit(
+                subprocess.run, [*words], capture_output=True, text=True, check=False, pure=False, retries=RETRIES
+            ): words
+            for words in commands
+        }
+        try:
+            for done in distributed.as_completed([*waiting]):
+                _check(waiting[done], done)
+        except BaseException:
+            client.cancel([*waiting])
+            raise
+
+
+def _check(words: Sequence[str], done: object) -> None:
+    """An error if the command has failed, or could not run."""
+    try:
+        ended: subprocess.CompletedProcess[str] = done.result()  # type: ignore[attr-defined]
+    except Exception as error:  # what a worker raises comes here as it is
+        raise UserError(
+            f"a worker cannot run {words[0]} ({error}): install xsmmu and xsmmu-trace on all workers", code="failed"
+        ) from None
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).strip().splitlines() or [f"status {ended.returncode}"]
+        raise UserError(f"on a worker: {said[-1].removeprefix('xsmmu: ')}", said[:-1], code="failed")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.python import fake_kernel, fake_recorder
 from tests.python.fake_kernel import Kernel
 
-from xsmmu import programs
+from xsmmu import programs, record
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 
@@ -103,3 +103,20 @@ def test_the_programs_error_is_the_commands(tmp_path: Path, monkeypatch: pytest.
     fake_recorder.install(tmp_path / "programs", monkeypatch, then=then)
     error = refusal("eth1", "-O", str(tmp_path / "a"), "--seconds", "1")
     assert (error.message, error.lines) == ("no space left", ("first",))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_command_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorder has failed, and the command goes on to its end."""
+    fake_recorder.install(tmp_path / "programs", monkeypatch)
+    (tmp_path / "programs" / record.PROGRAM).write_text(
+        """#!/bin/sh
+echo '{"event":"recording"}'
+echo 'xsmmu-record: No space left on device' >&2
+exit 1
+"""
+    )
+    mark = tmp_path / "mark"
+    error = refusal("eth1", "-O", str(tmp_path / "a"), "--", "sh", "-c", f"sleep 0.5; touch {mark}")
+    assert error.message == "No space left on device"
+    assert mark.exists()

@@ -113,19 +113,34 @@ class Recorder:
         return said
 
 
-def _run(command: Sequence[str], recorder: Recorder, result: list[int]) -> threading.Thread:
-    """Start the user's command; the recording ends with it."""
+class Command:
+    """The user's command; the recording ends with it."""
 
-    def wait(process: subprocess.Popen[bytes]) -> None:
-        result.append(process.wait())
-        recorder.stop()
+    def __init__(self, words: Sequence[str] | None) -> None:
+        self._words = words
+        self._thread: threading.Thread | None = None
+        self.status = 0
 
-    thread = threading.Thread(target=wait, args=(subprocess.Popen(command),), daemon=True)
-    thread.start()
-    return thread
+    def start(self, recorder: Recorder) -> None:
+        """Start it, if there is one."""
+        if not self._words:
+            return
+        process = subprocess.Popen(self._words)
+
+        def wait() -> None:
+            self.status = process.wait()
+            recorder.stop()
+
+        self._thread = threading.Thread(target=wait, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait for its end, also if the recorder has failed: the command is no less the user's work."""
+        if self._thread:
+            self._thread.join()
 
 
-def _follow(recorder: Recorder, command: Sequence[str] | None, statuses: list[int]) -> Summary:
+def _follow(recorder: Recorder, command: Command) -> Summary:
     """Follow a recording to its end, and return its summary; Ctrl-C ends the recording."""
     while True:
         try:
@@ -136,8 +151,7 @@ def _follow(recorder: Recorder, command: Sequence[str] | None, statuses: list[in
                 _show(record)
                 continue
             output.progress("recording; Ctrl-C ends the recording and keeps the file")
-            if command:
-                _run(command, recorder, statuses)
+            command.start(recorder)
         except KeyboardInterrupt:
             recorder.stop()
 
@@ -248,18 +262,18 @@ def record(
       xsmmu record nvme0n1 eth1 -O both.xsr -- fio job.fio
       xsmmu record eth1 -O eth1.xsr --seconds 3600 --max-overhead 2
     """
-    command = context.meta[PROGRAM]
+    command = Command(context.meta[PROGRAM])
     found = _devices(device)
-    _check_command(command, seconds)
+    _check_command(context.meta[PROGRAM], seconds)
     _check_file(file)
     words = ["-O", str(file), *(["--raw"] if raw else []), *(["--check"] if check else [])]
     words += ["--seconds", str(seconds)] if seconds else []
     words += ["--max-overhead", str(max_overhead)] if max_overhead else []
     words += ["--ring-kib", str(ring_kib)] if ring_kib else []
-    statuses: list[int] = []
     recorder = Recorder([*words, *(each.address for each in found)])
     try:
-        summary = _follow(recorder, command, statuses)
+        summary = _follow(recorder, command)
+        command.wait()
     except BaseException:
         recorder.stop()
         raise
@@ -269,5 +283,5 @@ def record(
         _print(file, summary)
     else:
         output.emit_one("record", {"file": str(file), "bytes": file.stat().st_size, **summary})
-    if any(statuses):
-        raise UserError(f"the command ended with status {statuses[0]}; the recording is kept", code="command-failed")
+    if command.status:
+        raise UserError(f"the command ended with status {command.status}; the recording is kept", code="command-failed")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.python import fake_model
 from tests.python.pages import Page
 
-from xsmmu import model_files, predict, predict_page, predicted
+from xsmmu import cluster, model_files, predict, predict_page, predicted
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 
@@ -186,6 +186,21 @@ def test_a_command_for_each_point(files: Files, tmp_path: Path, monkeypatch: pyt
     assert job == "sbatch"
 
 
+def test_a_cluster_runs_the_same_commands(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(address: str, commands: list[list[str]]) -> None:
+        asked.append([address, *(command[0] for command in commands)])
+        for command in commands:
+            CliRunner().invoke(app, command[1:], catch_exceptions=False)
+
+    monkeypatch.setattr(cluster, "run", run)
+    more = ("--policies", "fused,lazy", "--sweep", "flows=1,2", "--seeds", "1", "--cache", tmp_path / "kept")
+    table = said(files, *more, "--dask", "tcp://head:8786")
+    assert said(files, *more) == table
+    assert (asked, runs(files)) == ([["tcp://head:8786", *["xsmmu"] * 4]], 4)
+
+
 def test_a_long_sweep_is_announced(files: Files) -> None:
     made = CliRunner().invoke(app, words(files, "--policies", "fused", "--sweep", "flows=21..70", "--seeds", "1"))
     assert made.exit_code == 0
@@ -217,7 +232,7 @@ def test_a_sweep_that_takes_too_long_is_refused(files: Files, monkeypatch: pytes
         (("--sweep", "ring=0"), "--sweep ring: 0 packets is impossible: from 1 to 65536"),
         (("--sweep", "driver=mlx9"), "--sweep driver: 'mlx9' is none of none, page_pool"),
         (("--sweep", "ring=1", "--sweep", "ring=2"), "--sweep ring is given twice"),
-        (("--print", "slurm", "-o", "json"), "--print excludes --html and -o"),
+        (("--print", "slurm", "-o", "json"), "--print excludes --html, --dask and -o"),
     ],
 )
 def test_what_is_refused(files: Files, more: tuple[str, ...], said: str) -> None:

@@ -8,10 +8,11 @@ function of the standard library. A unit whose worker dies is given to another o
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xsmmu.errors import UserError
 from xsmmu.trace import library
+from xsmmu.units import Cache, Result, U
 
 RETRIES = 3
 TIMEOUT_S = 30
@@ -39,6 +40,24 @@ def run(address: str, commands: Sequence[Sequence[str]]) -> None:
         except BaseException:
             client.cancel([*waiting])
             raise
+
+
+def run_all(
+    address: str, keys: Mapping[U, str], cache: Cache, words: Callable[[U], Sequence[str]], program: str
+) -> dict[U, Result]:
+    """The results of all units; the cluster makes those that are missing in the cache, a folder of all machines.
+
+    `words` is the command of a unit, `keys` has the name of each unit's file.
+    """
+    run(address, [words(unit) for unit, key in keys.items() if cache.get(key) is None])
+    found = {unit: cache.get(key) for unit, key in keys.items()}
+    if any(result is None for result in found.values()):
+        raise UserError(
+            f"the workers have put results of the same version of {program} elsewhere than {cache.folder.absolute()}: "
+            "name a folder of a file system of all machines with --cache, and install the same version on all",
+            code="no-file",
+        )
+    return {unit: result for unit, result in found.items() if result is not None}
 
 
 def _check(words: Sequence[str], done: object) -> None:

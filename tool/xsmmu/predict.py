@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import click
 
-from xsmmu import guide, model_files, output, predict_page, predicted, programs, units, virtual
+from xsmmu import cluster, guide, model_files, output, predict_page, predicted, programs, units, virtual
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.model_files import Scene, Value
 from xsmmu.predicted import OFF
@@ -59,6 +59,8 @@ class Plan:
     seeds: int
     time_ms: int
     with_lifts: bool
+    words: Sequence[str] = ()
+    """Words of a command for these files and numbers."""
 
     @cached_property
     def values(self) -> dict[str, Value]:
@@ -171,11 +173,20 @@ def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:
     return UserError(f"{place}{said.removeprefix(name)}", code="bad-model")
 
 
+def keys_of(wanted: Sequence[Unit], tool: Path) -> dict[Unit, str]:
+    """The name of each unit's output file."""
+    program = units.digest(tool, "a program")
+    return {unit: units.hash_of(program, *unit.inputs()) for unit in wanted}
+
+
 def predict_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
     """The results of all units, from the cache or by runs."""
-    program = units.digest(tool, "a program")
-    keys = {unit: units.hash_of(program, *unit.inputs()) for unit in wanted}
-    return units.run_all(keys, cache, jobs, Runner(tool), "predicting")
+    return units.run_all(keys_of(wanted, tool), cache, jobs, Runner(tool), "predicting")
+
+
+def predict_on(address: str, wanted: Sequence[Unit], cache: Cache, tool: Path) -> dict[Unit, Result]:
+    """The same on a Dask cluster."""
+    return cluster.run_all(address, keys_of(wanted, tool), cache, lambda unit: words_of(unit, cache.folder), PROGRAM)
 
 
 # -- sweeps ----------------------------------------------------------------------------------------
@@ -254,12 +265,18 @@ def announce(first: Unit, count: int, jobs: int, tool: Path, long: bool) -> None
     click.echo(f"{said}; the same command continues after a stop", err=True)
 
 
-def commands(wanted: Iterable[Unit], words: Sequence[str], cache: Path, form: str) -> Iterator[str]:
-    """A command line for each unit, which fills the cache from any folder; `words` are common to all."""
-    for unit in wanted:
-        at = [word for name, value in unit.at for word in ("--sweep", f"{name}={value}")]
-        own = ["xsmmu", "predict", *words, "--policies", unit.policy, *at]
-        yield units.wrapped([*own, "--cache", str(cache.absolute()), "--jobs", "1"], form)
+def words_of(unit: Unit, cache: Path) -> list[str]:
+    """The command of a unit, which fills the cache from any folder."""
+    at = [word for name, value in unit.at for word in ("--sweep", f"{name}={value}")]
+    own = ["xsmmu", "predict", *unit.plan.words, "--policies", unit.policy, *at]
+    return [*own, "--cache", str(cache.absolute()), "--jobs", "1"]
+
+
+def plan_words(machine: Path, workload: Path, driver: Path | None, seeds: int, time_ms: int) -> tuple[str, ...]:
+    """The words that the commands of all units have."""
+    made = ["--machine", str(machine.absolute()), "--workload", str(workload.absolute())]
+    made += ["--driver", str(driver.absolute())] if driver else []
+    return (*made, "--seeds", str(seeds), "--ms", str(time_ms))
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -288,6 +305,7 @@ def commands(wanted: Iterable[Unit], words: Sequence[str], cache: Path, form: st
 @click.option(
     "--print", "printed", type=click.Choice([*units.PRINTED]), help="Print a command for each point, for a cluster."
 )
+@click.option("--dask", "address", metavar="ADDRESS", help="Predict on the workers of this Dask scheduler.")
 @output.option
 def predict(
     machine: Path | None,
@@ -303,6 +321,7 @@ def predict(
     long: bool,
     page: Path | None,
     printed: str | None,
+    address: str | None,
     form: str,
 ) -> None:
     """Predict what each policy would do on a machine.
@@ -327,22 +346,25 @@ def predict(
     scene = model_files.scene(machine, workload, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
     sets = model_files.sets(scene.ranged(), model_files.fits(scene.known))
-    plan = Plan(scene, sets, seeds, time_ms, with_lifts=not sweep)
+    words = plan_words(machine, workload, driver, seeds, time_ms)
+    plan = Plan(scene, sets, seeds, time_ms, not sweep, words)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
     if printed:
-        if page or form != "table":
-            raise UserError("--print excludes --html and -o: run the same command without --print later", code="usage")
-        common = ["--machine", str(machine.absolute()), "--workload", str(workload.absolute())]
-        common += ["--driver", str(driver.absolute())] if driver else []
-        common += ["--seeds", str(seeds), "--ms", str(time_ms)]
-        for line in commands(units_of(plan, names, sweep), common, folder, printed):
-            click.echo(line)
+        if page or address or form != "table":
+            raise UserError(
+                "--print excludes --html, --dask and -o: run the same command without --print later", code="usage"
+            )
+        for unit in units_of(plan, names, sweep):
+            click.echo(units.wrapped(words_of(unit, folder), printed))
         return
     if page:
         predict_page.PAGE.check(page, [part.file for part in scene.parts])
     tool = programs.find(PROGRAM)
-    announce(next(units_of(plan, names, sweep)), size_of(sweep) * len(names), jobs, tool, long)
-    found = predict_all([*units_of(plan, names, sweep)], Cache(folder), jobs, tool)
+    if address:
+        found = predict_on(address, [*units_of(plan, names, sweep)], Cache(folder), tool)
+    else:
+        announce(next(units_of(plan, names, sweep)), size_of(sweep) * len(names), jobs, tool, long)
+        found = predict_all([*units_of(plan, names, sweep)], Cache(folder), jobs, tool)
     results = [summary(unit, result) for unit, result in found.items()]
     if page:
         predict_page.write(page, scene, results)

@@ -108,18 +108,9 @@ def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> d
 
 
 def replay_on(address: str, wanted: Sequence[Unit], cache: Cache, tool: Path) -> dict[Unit, Result]:
-    """The same, of which a Dask cluster makes the results that are missing in the cache, a folder of all machines."""
+    """The same on a Dask cluster."""
     keys = keys_of(wanted, tool)
-    missing = [unit for unit, key in keys.items() if cache.get(key) is None]
-    cluster.run(address, [words_of(unit, cache.folder) for unit in missing])
-    found = {unit: cache.get(key) for unit, key in keys.items()}
-    if any(result is None for result in found.values()):
-        raise UserError(
-            f"the workers have put results of the same version of {PROGRAM} elsewhere than {cache.folder.absolute()}: "
-            "name a folder of a file system of all machines with --cache, and install the same version on all",
-            code="no-file",
-        )
-    return {unit: result for unit, result in found.items() if result is not None}
+    return cluster.run_all(address, keys, cache, lambda unit: words_of(unit, cache.folder), PROGRAM)
 
 
 # -- the command -----------------------------------------------------------------------------------

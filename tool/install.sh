@@ -4,7 +4,7 @@
 # Installs for packages and for `make install`: install.sh tool|source|trace|module|uninstall DESTDIR PREFIX.
 #   tool       the command, man pages, completion, and the files that apply rules at boot
 #   source     the module's source, for DKMS
-#   trace      the programs that record and replay, from `make -C trace/record` and `make -C trace/replay`
+#   trace      the programs that record, replay and predict, from `make -C trace/record`, `trace/replay` and `model`
 #   module     xsmmu.ko and xsmmu_bench.ko from `make modules`, for kernel KERNEL (by default the running kernel)
 #   uninstall  removes the files of tool and module, except changed rules
 set -eu
@@ -48,6 +48,11 @@ tool() {
 	into=$prefix/share/xsmmu/xsmmu
 	rm -rf "$destdir$into" # files of an earlier version
 	copy tool/xsmmu/*.py tool/xsmmu/native.json tool/xsmmu/schemas
+	into=$prefix/share/xsmmu/model
+	rm -rf "$destdir$into"
+	copy model/*.toml model/machines model/drivers model/workloads model/virtual
+	rm "$destdir$into/validation.toml" 2>/dev/null || : # of the checkout
+	into=$prefix/share/xsmmu/xsmmu
 	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # left in a checkout by runs
 	copy_as tool/bin/xsmmu "$prefix/bin/xsmmu" 755
 	# The Python that has click and rich; /usr/bin/python3 may lack both.
@@ -104,6 +109,7 @@ trace() {
 		[ ! -e "trace/$each/xsmmu-$each" ] ||
 			copy_as "trace/$each/xsmmu-$each" "$prefix/libexec/xsmmu/xsmmu-$each" 755
 	done
+	[ ! -e model/xsmmu-model ] || copy_as model/xsmmu-model "$prefix/libexec/xsmmu/xsmmu-model" 755
 }
 
 uninstall() {

@@ -218,14 +218,19 @@ def test_lintian_says_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("xsmmu-record", "usage: "), ("xsmmu-replay", "one file is needed; see xsmmu-replay --help")]
+    ("name", "said"),
+    [
+        ("xsmmu-record", "usage: "),
+        ("xsmmu-replay", "one file is needed; see xsmmu-replay --help"),
+        ("xsmmu-model", "cores is missing"),
+    ],
 )
 def test_a_program_of_recordings_runs_alone(tmp_path: Path, name: str, said: str) -> None:
     program = unpacked("xsmmu-trace", tmp_path) / "usr/libexec/xsmmu" / name
     result = subprocess.run([program], capture_output=True, text=True, check=False, env={})
     assert result.returncode == 2
     assert result.stderr.startswith(f"{name}: {said}")
-    assert {path.name for path in program.parent.iterdir()} == {"xsmmu-record", "xsmmu-replay"}
+    assert {path.name for path in program.parent.iterdir()} == {"xsmmu-record", "xsmmu-replay", "xsmmu-model"}
 
 
 def test_the_replayer_replays_alone(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import build, host, replay, root, trace
+from xsmmu_lab.setup import build, host, model, replay, root, trace
 
 _DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
-PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "tool", "trace", *_DOCS)
+PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "model", "tool", "trace", *_DOCS)
 """The sources of the packages."""
 
 
@@ -37,6 +37,7 @@ def files() -> dict[str, bytes]:
     found = {name: (PROJECT / name).read_bytes() for name in _tracked()}
     found["trace/record/xsmmu-record"] = trace.recorder().read_bytes()
     found["trace/replay/xsmmu-replay"] = replay.packaged().read_bytes()
+    found["model/xsmmu-model"] = model.packaged().read_bytes()
     debian = "tool/debian/"
     return found | {
         f"debian/{name.removeprefix(debian)}": text for name, text in found.items() if name.startswith(debian)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from checks.published import Cell, Figure, Table
 from xsmmu import model_files, predict, predicted, units
@@ -30,8 +30,8 @@ READ_NS: Final = 236
 """Of the baseline: a read of a page table, from the slope of the strict row."""
 PAGE_BITS: Final = 32_768
 
-Results = Mapping["Point", list[dict[str, Any]]]
-"""The runs of each point: of the seeds, then of the sets of parameters."""
+Results = Mapping["Point", predicted.Columns]
+"""The figures of each point's runs: of the seeds, then of the sets of parameters."""
 
 
 # -- points -----------------------------------------------------------------------------------------
@@ -74,8 +74,8 @@ class Points:
             return None
         return model_files.scene(machine, workload, driver, self.known)
 
-    def run(self, points: Iterable[Point]) -> dict[Point, list[dict[str, Any]]]:
-        """The results of all runs of each point: of the seeds, then of the sets."""
+    def run(self, points: Iterable[Point]) -> dict[Point, predicted.Columns]:
+        """The figures of each point."""
         wanted: dict[Point, predict.Unit] = {}
         for point in dict.fromkeys(points):
             scene = self.scene(point)
@@ -85,7 +85,7 @@ class Points:
             wanted[point] = predict.Unit(plan, point.policy, point.changes)
         cache = units.Cache(RESULTS / "validate")
         found = predict.predict_all([*wanted.values()], cache, self.jobs, self.program)
-        return {point: found[unit]["runs"] for point, unit in wanted.items()}
+        return {point: found[unit]["columns"] for point, unit in wanted.items()}
 
 
 # -- rows -------------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ def rows_of(table: Table, results: Results) -> Iterator[Row]:
     for cell in table.cells:
         figure = table.figures[cell.figure]
         point = point_of(table, cell)
-        runs = results.get(point) if point else None
-        found = predicted.interval(runs[:SEEDS], runs, figure.field) if runs and figure.field else None
+        column = results[point].get(figure.field or "") if point and point in results else None
+        found = predicted.interval(column, SEEDS) if column else None
         value, low, high = (
             (found[name] * scale_of(figure) for name in ("value", "low", "high")) if found else (None,) * 3
         )
@@ -211,11 +211,9 @@ def _holds(table: Table, check: Check, results: Results) -> tuple[float | None, 
     by_name: dict[str, list[float]] = {}
     for cell in table.of(check.figure):
         point = point_of(table, cell)
-        if point and point in results and figure.field:
-            values = [predicted.at(run, figure.field) for run in results[point]]
-            known = [value * scale_of(figure) for value in values if value is not None]
-            if len(known) == len(values):
-                by_name[cell.name] = known
+        column = results[point].get(figure.field or "") if point and point in results else None
+        if column:
+            by_name[cell.name] = [value * scale_of(figure) for value in column]
     shown = {name: round(statistics.median(values[:SEEDS]), 3) for name, values in by_name.items()}
     named = [term.system for term in check.terms if term.system]
     text = f"{check.text} ({', '.join(f'{name} {shown[name]:g}' for name in named if name in shown)})"

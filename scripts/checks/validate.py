@@ -35,7 +35,7 @@ def compared(jobs: int) -> tuple[dict[str, Table], list[Row], list[Said], int]:
     results = points.run(wanted)
     rows = [row for table in tables.values() for row in rows_of(table, results)]
     said = [each for table in tables.values() for each in statements_of(table, results)]
-    sets = max((len(runs) - SEEDS for runs in results.values()), default=0)
+    sets = max((len(columns["throughput_gbps"]) - SEEDS for columns in results.values()), default=0)
     return tables, rows, said, sets
 
 

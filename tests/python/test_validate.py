@@ -13,7 +13,7 @@ import pytest
 from checks import comparison, guest_claims, published, validation_page, versions
 from checks.comparison import SEEDS, Point, Row, point_of, rows_of, statements_of
 from checks.versions import Version
-from xsmmu import virtual
+from xsmmu import predicted, virtual
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
 
@@ -26,14 +26,15 @@ def run(gbps: float, misses: float = 1.0) -> dict[str, Any]:
     return {"throughput_gbps": gbps, "drops_share": 0.01, "counters": dict.fromkeys(names, misses)}
 
 
-def results(**gbps: float | list[float]) -> dict[Point, list[dict[str, Any]]]:
+def results(**gbps: float | list[float]) -> dict[Point, predicted.Columns]:
     """Results of the flow table: a throughput for each system, or one for each run."""
-    found = {}
+    found: dict[Point, predicted.Columns] = {}
     for cell in FLOWS.cells:
         point = point_of(FLOWS, cell)
         rates = gbps.get(cell.system.replace("&", ""), 50.0)
         assert point
-        found[point] = [run(rate) for rate in (rates if isinstance(rates, list) else [rates] * (SEEDS + 2))]
+        made = [run(rate) for rate in (rates if isinstance(rates, list) else [rates] * (SEEDS + 2))]
+        found[point] = predicted.columns_of(made)
     return found
 
 

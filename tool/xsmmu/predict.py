@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -143,10 +143,8 @@ class Runner:
         self._processes = units.Processes()
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
-        """The results of all runs of a unit."""
-        inputs = unit.inputs()
-        found = [self.one(unit, given, progress) for given in inputs]
-        return {"runs": found}
+        """The figures of all runs of a unit, by column: the table of a long sweep must fit the memory."""
+        return {"columns": predicted.columns_of([self.one(unit, given, progress) for given in unit.inputs()])}
 
     def one(self, unit: Unit, given: str, progress: units.Progress) -> Result:
         """The result of a run."""
@@ -376,11 +374,12 @@ def predict(
 
 def summary(unit: Unit, result: Result) -> Result:
     """A prediction: the figures of a unit."""
-    runs: list[Any] = result["runs"]
-    seeds, sets = unit.plan.seeds, len(unit.plan.sets)
+    seeds = unit.plan.seeds
+    runs = seeds + len(unit.plan.sets)
+    columns: predicted.Columns = result["columns"]
     lifts = [
-        {**dataclasses.asdict(lift), "throughput_gbps": run["throughput_gbps"]}
-        for lift, run in zip(unit.lifts(), runs[seeds + sets :], strict=True)
+        {**dataclasses.asdict(lift), "throughput_gbps": gbps}
+        for lift, gbps in zip(unit.lifts(), columns["throughput_gbps"][runs:], strict=True)
     ]
     scene = unit.plan.scene
     return {
@@ -389,6 +388,6 @@ def summary(unit: Unit, result: Result) -> Result:
         "workload": str(scene.workload.file),
         "policy": unit.policy,
         "at": dict(unit.at),
-        **predicted.figures(runs[:seeds], runs[: seeds + sets]),
+        **predicted.figures({place: column[:runs] for place, column in columns.items()}, seeds),
         "lifts": lifts,
     }

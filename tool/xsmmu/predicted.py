@@ -44,22 +44,27 @@ NOT_DETERMINED: Final = "not determined"
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def at(result: Any, place: str) -> float | None:
-    """The number at a place of a result, such as counters.inv_per_page; None if there is none."""
-    for part in place.split("."):
-        if not isinstance(result, Mapping) or part not in result:
-            return None
-        result = result[part]
-    return float(result) if isinstance(result, int | float) else None
+Columns = Mapping[str, Sequence[float]]
+"""Figures of runs: by the figure's place in a result, such as counters.inv_per_page, a number of each run."""
 
 
-def interval(seeds: Sequence[Result], runs: Sequence[Result], place: str) -> Json | None:
-    """The figure at a place; None if a run lacks it."""
-    values = [at(run, place) for run in runs]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    value, low, high = statistics.median(known[: len(seeds)]), min(known), max(known)
+def columns_of(runs: Sequence[Result]) -> dict[str, list[float]]:
+    """The figures that all runs have."""
+    flat = [dict(_flat(run)) for run in runs]
+    return {place: [run[place] for run in flat] for place in flat[0] if all(place in run for run in flat)}
+
+
+def _flat(result: Result, before: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, int | float):
+            yield before + name, value
+
+
+def interval(column: Sequence[float], seeds: int) -> Json:
+    """A figure of runs, which begin with those of the seeds."""
+    value, low, high = statistics.median(column[:seeds]), min(column), max(column)
     return {"value": value, "low": low, "high": high, "determined": is_determined(value, low, high)}
 
 
@@ -68,28 +73,31 @@ def is_determined(value: float, low: float, high: float) -> bool:
     return low >= (1 - WIDEST) * value and high <= (1 + WIDEST) * value
 
 
-def figures(seeds: Sequence[Result], runs: Sequence[Result]) -> Json:
-    """All figures of a point; `runs` begin with those of the seeds."""
-    limits = {name: statistics.fmean(run["limits"].get(name, 0) for run in seeds) for name in seeds[0]["limits"]}
-    first = seeds[0]
-    named = {name: interval(seeds, runs, name) for name, value in first.items() if _is_figure(name, value)}
-    counters = {name: interval(seeds, runs, f"counters.{name}") for name in first["counters"]}
-    commands = first["counters"].get("commands", {})
+def figures(columns: Columns, seeds: int) -> Json:
+    """All figures of a point."""
+
+    def below(before: str) -> dict[str, Sequence[float]]:
+        mine = {place.removeprefix(before): column for place, column in columns.items() if place.startswith(before)}
+        return {name: column for name, column in mine.items() if "." not in name}
+
+    def intervals(before: str) -> Json:
+        return {name: interval(column, seeds) for name, column in below(before).items() if name not in _NO_FIGURES}
+
+    limits = {name: statistics.fmean(column[:seeds]) for name, column in below("limits.").items()}
     return {
-        **named,
-        "exposure_us": {name: interval(seeds, runs, f"exposure_us.{name}") for name in first["exposure_us"]},
+        **intervals(""),
+        "exposure_us": intervals("exposure_us."),
         "limits": limits,
         "limit": max(limits, key=lambda name: limits[name]) if any(limits.values()) else None,
-        "counters": {name: found for name, found in counters.items() if found},
-        "commands": {name: interval(seeds, runs, f"counters.commands.{name}") for name in commands},
-        "runs_gbps": [run["throughput_gbps"] for run in runs],
-        "runs": len(runs),
-        "seeds": len(seeds),
+        "counters": intervals("counters."),
+        "commands": intervals("counters.commands."),
+        "runs_gbps": [*columns["throughput_gbps"]],
+        "runs": len(columns["throughput_gbps"]),
+        "seeds": seeds,
     }
 
 
-def _is_figure(name: str, value: Any) -> bool:
-    return name not in ("seed", "events") and isinstance(value, int | float)
+_NO_FIGURES: Final = ("seed", "events")
 
 
 # -- words -----------------------------------------------------------------------------------------

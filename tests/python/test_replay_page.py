@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +17,11 @@ from click.testing import CliRunner
 from tests.python import fake_replay
 from tests.python.pages import Page
 
-from xsmmu import replay, replay_auto, replay_lines, replay_page, replay_plot, replayed
+from xsmmu import replay, replay_auto, replay_lines, replay_page, replay_plot, replayed, trace
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.replay_plot import Axis
+from xsmmu.units import Processes
 from xsmmu_lab.project import PROJECT
 
 
@@ -150,7 +152,7 @@ def test_lifetimes_have_a_bar_for_each_power_of_two() -> None:
 
 
 def header(*devices: dict[str, Any]) -> str:
-    return json.dumps({"devices": [{"address": "0000:01:00.0", "driver": "igb", **each} for each in devices]})
+    return json.dumps({"devices": [{"name": "0000:01:00.0", "driver": "igb", **each} for each in devices]})
 
 
 def test_auto_is_the_modules() -> None:
@@ -185,9 +187,23 @@ def test_auto_decides_for_groups() -> None:
     assert len([*replay_auto.choices(header({**nic, "group": 1}, {**disk, "group": 1}))]) == 1
     assert len([*replay_auto.choices(header({**nic, "group": 1}, {**disk, "group": 2}))]) == 2
     assert len([*replay_auto.choices(header({**nic, "group": -1}, {**nic, "group": -1}))]) == 2
-    for damaged in ("", "[]", '{"devices": 3}', '{"devices": [1]}', '{"devices": [{}]}'):
+    deep = '{"devices":' + "[" * 100_000
+    for damaged in ("", "[]", '{"devices": 3}', '{"devices": [1]}', '{"devices": [{}]}', deep):
         assert [*replay_auto.choices(damaged)] == []
     assert "The recording does not describe its devices." in replay_page.html(RESULTS)
+
+
+def test_auto_names_the_devices_of_a_recorder() -> None:
+    with trace.Recording(PROJECT / "tests/trace/recordings/igb-ping_both-lazy.xsr") as recording:
+        [line] = replay_auto.choices(json.dumps(recording.header))
+    assert line.startswith("0000:01:00.0 (no driver): fused")
+
+
+def test_a_program_may_print_any_bytes() -> None:
+    """Such as the header of a recording, or the name of a file, that is no UTF-8."""
+    program = "import sys; sys.stdout.buffer.write(b'a\\xff'); sys.stderr.buffer.write(b'b\\xfe\\n')"
+    status, text, lines = Processes().run([sys.executable, "-c", program], lambda _: None)
+    assert (status, text, lines) == (0, "a\ufffd", ["b\ufffd"])
 
 
 # -- the picture ---------------------------------------------------------------------------------

@@ -51,12 +51,12 @@ def choices(header: str) -> Iterator[str]:
         for number, device in enumerate(devices):
             group = device.get("group", -1)
             groups.setdefault(group if group != -1 else ("alone", number), []).append(device)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
     for members in groups.values():
         if not all("class" in device for device in members):
             continue
         facts = _facts(members)
-        names = ", ".join(f"{device.get('address', '?')} ({device.get('driver') or 'no driver'})" for device in members)
+        names = ", ".join(f"{device.get('name', '?')} ({device.get('driver') or 'no driver'})" for device in members)
         policy, why = next((policy, why) for needs, policy, why in LINES if {*needs} <= facts)
         yield f"{names}: {policy}, because: {why}; {UNKNOWN}"

@@ -79,7 +79,7 @@ def _reading(results: Sequence[Result]) -> Iterator[str]:
     if any(result["policy"] in KERNEL for result in results):
         yield (
             "<p>kernel-strict and kernel-lazy are models of the kernel's own modes: their table pages and regions are "
-            "estimates; commands and exposure are not.</p>"
+            "estimates, and flushes of kernel-lazy's timer may be a tick of the kernel (1 to 10 ms) away.</p>"
         )
     yield "<p>Levels, strictest first. Memory that a driver has unmapped from its device</p>"
     yield "<dl>"

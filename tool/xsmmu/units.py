@@ -149,8 +149,14 @@ class Processes:
         with self._lock:
             if self._stopped:
                 raise UserError("stopped", code="stopped")
+            # A name of a file, and the header of a recording, may be no UTF-8.
             process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
             )
             self._running.add(process)
         try:

@@ -6,7 +6,9 @@ Each check takes the program, so that `make mutants` can run the checks with a p
 
 from __future__ import annotations
 
+import json
 import random
+import stat
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -268,6 +270,65 @@ CHECKS: tuple[Check, ...] = (
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_recorder(check: Check, program: Path, tmp_path: Path) -> None:
     check(program, tmp_path)
+
+
+def test_a_file_may_have_any_name(program: Path, tmp_path: Path) -> None:
+    """Each line of the program is JSON, which `xsmmu record` reads."""
+    file = tmp_path / 'a "name"\\\n'
+    done = subprocess.run([program, file, "0.1"], input="", capture_output=True, text=True, check=True, timeout=60)
+    said = [json.loads(each) for each in done.stdout.splitlines()]
+    assert [each["event"] for each in said] == ["recording", "end"]
+    assert said[-1]["summary"]["events"] == 0
+    assert file.exists()
+
+
+def test_page_frame_numbers_are_for_the_owner(program: Path, tmp_path: Path) -> None:
+    """As in /proc/PID/pagemap; other recordings have the usual permissions."""
+    for words, mode in (((), 0o640), (("raw",), 0o600)):
+        file = tmp_path / f"file{len(words)}"
+        subprocess.run([program, file, "0.1", *words], input="", check=True, timeout=60, umask=0o026, text=True)
+        assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+# -- trace_pipe ------------------------------------------------------------------------------------
+
+
+def piped(*lines: str) -> list[str]:
+    """The events of lines of trace_pipe."""
+    program = setup.compiled("trace-pipe", ["tests/trace/trace_pipe.c"], parts=MUTANTS.parts)
+    done = subprocess.run(
+        [program, "0000:01:00.0"], input="\n".join([*lines, ""]), capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.splitlines()
+
+
+def mapped(task: str, device: str = "0000:01:00.0") -> str:
+    """A line as the kernel prints it."""
+    fields = "dir=FROM_DEVICE dma_addr=fffff000 size=4096 phys_addr=12345000 attrs=0x0"
+    return f"{task:>16}-{4321:<7} [003] d..1.    12.345678: dma_map_page: {device} {fields}"
+
+
+@pytest.mark.parametrize("task", ["iperf3", "a: dma_map_page", "x [9] 1.0: dma_", ": dma_map_page:", "[a 1.5"])
+def test_a_task_cannot_hide_events(task: str) -> None:
+    """The name of a task, which any user can choose, stands before the event."""
+    assert piped(mapped(task), mapped(task, "0000:02:00.0")) == ["1 12345678000 3 0 fffff000 4096 12345000"]
+    assert piped(mapped("b").replace("b-", "a\nb-")) == ["1 12345678000 3 0 fffff000 4096 12345000"]
+
+
+def test_losses_of_the_kernel_are_events() -> None:
+    assert piped("CPU:2 [LOST 17 EVENTS]", mapped("a"))[0] == f"{LOST} 0 2 0 0 17 0"
+
+
+def test_entries_that_the_kernel_leaves_out_are_lost() -> None:
+    counts = "nents=2/300 ents=2/300 [TRUNCATED]"
+    arrays = "dma_addrs={0x1000,0x2000} sizes={4096,512} phys_addrs={0x5000,0x7000}"
+    made = mapped("a").split("dma_map_page")[0]
+    assert piped(f"{made}dma_map_sg: 0000:01:00.0 dir=TO_DEVICE {counts} {arrays} attrs=") == [
+        f"{MAP_LIST} 12345678000 3 0 1000 4608 0",
+        f"{ENTRY} 12345678000 3 0 1000 4096 5000",
+        f"{ENTRY} 12345678000 3 0 2000 512 7000",
+        f"{LOST} 12345678000 3 0 0 298 0",
+    ]
 
 
 def test_planted_bugs_fit() -> None:

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -472,6 +473,9 @@ static bool prepare(struct session *session, struct trace_error *error)
 	session->identity = identity_new(options->raw);
 	session->overhead = overhead_new(session->programs, options->share);
 	header = session->identity ? text_of(session, false) : NULL;
+	/* Page frame numbers are root's: /proc/PID/pagemap shows them to nobody else. */
+	if (options->raw)
+		umask(077);
 	if (session->overhead && header)
 		session->writer = trace_create(options->file, header, error);
 	else
@@ -500,8 +504,7 @@ static bool finish(struct session *session, struct trace_error *error)
 	done = trace_finish(session->writer, summary ? summary : "{}", error) && done;
 	session->writer = NULL;
 	if (done && summary)
-		printf("{\"event\":\"end\",\"file\":\"%s\",\"summary\":%s}\n",
-		       session->options->file, summary);
+		printf("{\"event\":\"end\",\"summary\":%s}\n", summary);
 	free(summary);
 	return done;
 }

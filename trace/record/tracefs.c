@@ -14,6 +14,7 @@
 #define BUFFER_KIB "4096"
 #define LINE_BYTES (64u << 10)
 #define ENTRIES 128 /* that the kernel prints of a list */
+#define COMM 16 /* columns of the name of the task, with which a line begins */
 
 /* A tracepoint, and the kind of its events; 0 if it does not say enough. */
 static const struct point {
@@ -63,7 +64,7 @@ struct tracefs {
 	int pipe;
 	char text[LINE_BYTES + 1];
 	size_t used;
-	struct merge_event queue[ENTRIES + 1];
+	struct merge_event queue[ENTRIES + 2];
 	unsigned int next;
 	unsigned int ready;
 	uint64_t last_ns;
@@ -266,6 +267,20 @@ static void add_list(struct tracefs *tracefs, const char *line, const struct mer
 	}
 }
 
+/* Entries that the kernel did not print are lost events. */
+static void add_rest(struct tracefs *tracefs, const char *line, const struct merge_event *like)
+{
+	const char *counts = strstr(line, " nents=");
+	unsigned long printed, all;
+	struct merge_event *lost;
+
+	if (!counts || sscanf(counts, " nents=%lu/%lu", &printed, &all) != 2 || all <= printed)
+		return;
+	lost = add(tracefs, like);
+	lost->raw.kind = TRACE_LOST;
+	lost->raw.bytes = all - printed;
+}
+
 static void parse_event(struct tracefs *tracefs, const struct point *point, const char *line,
 			struct merge_event *event)
 {
@@ -289,18 +304,20 @@ static void parse_event(struct tracefs *tracefs, const struct point *point, cons
 		event->raw.iova = 0;
 		event->raw.flags |= TRACE_FAILED;
 	}
-	if (point->kind == TRACE_MAP_LIST)
+	if (point->kind == TRACE_MAP_LIST) {
 		add_list(tracefs, line, event);
-	else
+		add_rest(tracefs, line, event);
+	} else {
 		add(tracefs, event);
+	}
 }
 
-/* Such as "iperf3-12 [001] ..... 12.345678: dma_map_page: 0000:00:02.0 dir=..."; names may have
- * blanks. */
+/* Such as "iperf3-12 [001] ..... 12.345678: dma_map_page: 0000:00:02.0 dir=..."; a task can give
+ * itself any name, also that of an event. */
 static void parse(struct tracefs *tracefs, char *line)
 {
 	struct merge_event event = { .raw.ns = tracefs->last_ns };
-	char *name = strstr(line, ": dma_"), *cpu, *time;
+	char *name = strlen(line) > COMM ? strstr(line + COMM, ": dma_") : NULL, *cpu, *time;
 	unsigned long seconds, micros, lost;
 	unsigned int of;
 

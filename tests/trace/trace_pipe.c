@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The recorder's parser of trace_pipe (trace/record/tracefs.c) on standard input.
+ *
+ *   trace-pipe DEVICE...	prints each event: kind, ns, CPU, device, IOVA, bytes, physical address
+ */
+#include "../../trace/record/tracefs.c"
+
+int main(int count, char **words)
+{
+	static struct device devices[RAW_DEVICES];
+	struct tracefs tracefs = { .devices = devices, .count = (unsigned int)count - 1 };
+	struct merge_event event;
+
+	for (int at = 1; at < count; at++)
+		snprintf(devices[at - 1].name, sizeof(devices[0].name), "%s", words[at]);
+	while (tracefs_next(&tracefs, &event))
+		printf("%u %llu %u %u %llx %llu %llx\n", event.raw.kind, event.raw.ns, event.cpu,
+		       event.raw.device, event.raw.iova, event.raw.bytes, event.raw.phys);
+	return 0;
+}

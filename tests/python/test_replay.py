@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -547,6 +549,25 @@ def test_a_machine_of_too_much_memory_is_refused(player: Player, tmp_path: Path)
         found, text = player.try_(file, "fused-identity")
         assert found == status, text
         assert not status or f"a machine with {pages} pages of memory, and at most 17179869184" in text
+
+
+def test_a_recording_cannot_take_all_memory(player: Player, tmp_path: Path) -> None:
+    """The limit is there before the file is opened; without memory the place in the file is named."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    argv = [player.program, pipe, "--policy", "fused"]
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process, pipe.open("wb"):
+        limit, _ = resource.prlimit(process.pid, resource.RLIMIT_AS)
+    assert process.returncode == 3
+    assert 0 < limit <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    made = Recording()
+    for number in range(20):
+        made.map_list(number * 2000, (1 << 28,) * 64)
+    file = made.write(tmp_path / "a.dma")
+    argv = ["prlimit", f"--as={256 << 20}", player.program, file, "--policy", "fused"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "no memory for the shadow page table, at event" in done.stderr
 
 
 def test_ticks_of_no_kernel_are_refused(player: Player, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "driver.h"
 #include "memory.h"
@@ -368,6 +370,23 @@ static struct trace_reader *open_file(void)
 	exit(STATUS_FILE);
 }
 
+/*
+ * A few hundred bytes of a file can map more than any machine has: such a replay ends with the
+ * place of the event, and not other programs by want of memory. The sanitizer's shadow is larger.
+ */
+static void limit_memory(void)
+{
+#ifndef __SANITIZE_ADDRESS__
+	u64 half = (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE) / 2;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur <= half)
+		return;
+	limit.rlim_cur = half;
+	setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
 static u64 live;
 
 static void sum_live(struct world *world)
@@ -381,6 +400,7 @@ int main(int count, char **arguments)
 	double began;
 
 	parse(count, arguments);
+	limit_memory();
 	reader = open_file();
 	read_header(trace_header(reader));
 	read_groups(trace_header(reader));

@@ -21,7 +21,7 @@ tests_exist = for test in $(if $(filter command line,$(origin TESTS)),$(TESTS));
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices recordings tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine allocators validate clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices recordings tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz native native-engine allocators fit validate clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -132,6 +132,9 @@ native-engine: ## time the engine alone on real CPUs, for each policy [CPUS=1,2,
 allocators: ## compare IOVA allocators under the same traffic: Linux's trees and caches, ours [ALLOCATORS=tree,blocks] [THREADS=1,2] [QUICK=1]
 	@$(python) -m xsmmu lab allocators $(if $(THREADS),--threads '$(THREADS)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(foreach name,$(subst $(comma), ,$(ALLOCATORS)),--allocator '$(name)') $(if $(ROUNDS),--rounds '$(ROUNDS)')
+
+fit: ## fit the machine model to one published row (CLAIMS E, strict), and write model/fits.toml [JOBS=2]
+	@$(python) -m checks.fit $(if $(JOBS),--jobs '$(JOBS)')
 
 validate: ## compare the machine model with published tables [ACCEPT='reason of a change'] [JOBS=2]
 	@export ACCEPT='$(subst ','\'',$(ACCEPT))'; $(python) -m checks.validate $(if $(JOBS),--jobs '$(JOBS)') \

@@ -483,31 +483,41 @@ static void rest(void)
 }
 
 /*
- * Traffic leaves IOVAs in the allocator's caches in an order that has nothing to do with their
- * addresses: as many as drivers use, and aged_pages, are taken and given back in any order.
+ * Traffic leaves IOVAs in the allocator's caches in an order in which few neighbours are together:
+ * as many as drivers use, and aged_pages, are taken and given back in runs of aged_run, which are in
+ * any order.
  */
-static void age(void)
+void dma_age(void)
 {
 	u64 ring = model.params.queues * model.params.descriptor_pages *
 		   (model.params.ring / model.params.descriptor_packets + 1);
 	u64 count = ring + model.params.queues * model.params.cache_pages +
 		    model.params.aged_pages;
-	u64 *iovas = model_new(count, sizeof(*iovas));
+	u64 *iovas, run = model.params.aged_run;
 
+	if (model.params.side == SIDE_OFF)
+		return;
+	ages = true;
+	iovas = model_new(count, sizeof(*iovas));
 	for (u64 i = 0; i < count; i++) {
-		running_cpu = (u32)model_random(model.params.cores);
+		running_cpu = (u32)(i / run % model.params.cores);
 		iovas[i] = take();
 	}
-	for (u64 left = count; left; left--) {
-		u64 at = model_random(left), iova = iovas[at];
+	for (u64 left = count / run; left; left--) {
+		u64 at = model_random(left) * run, end = (left - 1) * run;
 
-		iovas[at] = iovas[left - 1];
 		running_cpu = (u32)model_random(model.params.cores);
-		give(iova);
+		for (u64 i = 0; i < run; i++) {
+			give(iovas[at + i]);
+			iovas[at + i] = iovas[end + i];
+		}
 	}
+	for (u64 i = count / run * run; i < count; i++)
+		give(iovas[i]);
 	free(iovas);
 	if (engine)
 		rest();
+	ages = false;
 }
 
 void dma_init(void)
@@ -519,7 +529,4 @@ void dma_init(void)
 		engine_make();
 	else
 		kernel_make();
-	ages = true;
-	age();
-	ages = false;
 }

@@ -17,8 +17,10 @@
 /* Bytes of a buffer that fills its pages. */
 #define DMA_WHOLE	0
 
-/* Set up, and age the allocator's IOVAs (aged_pages). */
 void dma_init(void);
+
+/* Age the allocator's IOVAs (aged_pages). What is mapped before keeps its addresses. */
+void dma_age(void);
 
 /**
  * dma_map - map contiguous memory

@@ -253,8 +253,8 @@ static void reduce(struct flow *flow)
 }
 
 /*
- * Proportional rate reduction (RFC 6937), as Linux has it: while a flow recovers from a loss, ACKs of
- * @packets packets allow so many that the flow is at its new window when the recovery ends.
+ * Proportional rate reduction (RFC 6937), as Linux has it: while a flow recovers from a loss, ACKs
+ * of @packets packets allow so many that the flow has its new window when the recovery ends.
  */
 static void recover(struct flow *flow, u32 packets)
 {

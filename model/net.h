@@ -3,17 +3,18 @@
  * TCP, as far as a receiver's throughput needs it. A sequence number is that of a packet; all
  * packets have the size of the MTU.
  *
- * Senders share a wire, which takes segments of up to gro_bytes from them in turn. It carries at most
- * link_mbps, and off_mbps of data if that was measured. A sender has a congestion window (slow start,
- * then a packet each round trip; loss_permille of it left after a loss, once a window), respects the
- * receive window, and sends lost packets first. Once three packets behind a hole have arrived, each
- * packet is lost that was sent before one of those that have arrived (SACK and RACK); all are lost if
- * no ACK has come for a timeout.
+ * Senders share a wire, which takes segments of up to gro_bytes from them in turn. It carries at
+ * most link_mbps, and off_mbps of data if that was measured. A sender has a congestion window (slow
+ * start, then a packet each round trip; loss_permille of it left after a loss, by proportional rate
+ * reduction), respects the receive window, and sends lost packets first. Once three packets behind
+ * a hole have arrived, each packet is lost that was sent before one of those that have arrived
+ * (SACK and RACK); all are lost if no ACK has come for a timeout.
  *
  * The receiver joins packets that follow each other in a poll (GRO). TCP hands what is in order to
  * the application, wakes it, and keeps the rest: pages behind a hole stay in use. An ACK goes out
  * at the end of an application's read, and for each packet from GRO that is out of order or that
- * fills a hole; after three for a hole, at the end of a poll. The receive window is what the application has left room for.
+ * fills a hole; after three for a hole, at the end of a poll. The receive window is what the
+ * application has left room for.
  */
 #ifndef MODEL_NET_H
 #define MODEL_NET_H

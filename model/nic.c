@@ -94,17 +94,24 @@ static void control_init(struct queue *queue)
 
 void nic_init(void)
 {
+	queues = model_new(model.params.queues, sizeof(*queues));
+	for (u32 i = 0; i < model.params.queues; i++) {
+		running_cpu = i;
+		control_init(&queues[i]);
+	}
+}
+
+void nic_start(void)
+{
 	ring_size = model.params.ring / model.params.descriptor_packets;
 	if (ring_size < 2)
 		ring_size = 2;
-	queues = model_new(model.params.queues, sizeof(*queues));
 	nic.entry_room = 1024;
 	nic.entries = model_new(nic.entry_room, sizeof(*nic.entries));
 	for (u32 i = 0; i < model.params.queues; i++) {
 		bool more = true;
 
 		running_cpu = i;
-		control_init(&queues[i]);
 		queues[i].descriptors = model_new(ring_size, sizeof(*queues[i].descriptors));
 		while (more)
 			nic_refill(0, i, &more);

@@ -17,7 +17,11 @@
 /* Control rings of a queue. */
 enum nic_ring { RING_RECEIVE, RING_COMPLETION, RING_SEND, RING_SENT, RING_EVENT, RING_COUNT };
 
+/* Map the control rings, as a driver does when it is loaded. */
 void nic_init(void);
+
+/* Post all descriptors. */
+void nic_start(void);
 
 /* A packet has come over the wire. */
 void nic_arrive(u32 packet);

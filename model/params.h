@@ -27,10 +27,12 @@
 	P(command_wait_ns, 0, 1000000) \
 	P(command_busy_ns, 0, 1000000) \
 	P(command_stall_ns, 0, 1000000) \
+	P(command_restarts, 0, 1) \
 	P(lock_hold_ns, 0, 1000000) \
 	P(lock_waiters, 0, 1024) \
 	P(lock_waiter_ns, 0, 1000000) \
 	P(aged_pages, 0, 1000000) \
+	P(aged_run, 1, 4096) \
 	P(kernel_map_ns, 0, 100000) \
 	P(kernel_unmap_ns, 0, 100000) \
 	P(engine_map_ns, 0, 100000) \

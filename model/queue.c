@@ -79,6 +79,8 @@ void queue_run(void)
 	if (model.params.hint == HINT_DROPPED)
 		walk_drop_tables();
 	walk_stall(model.now_ns + model.params.command_stall_ns);
+	if (model.params.command_restarts)
+		walk_restart(model.now_ns);
 }
 
 u64 queue_send_pages(u64 ns, u64 page, u64 pages)

@@ -5,8 +5,9 @@
  * walks from starting (command_stall_ns), and how long its CPU holds the lock of the queue as a
  * function of the CPUs that wait for the lock (lock_hold_ns, lock_waiters, lock_waiter_ns).
  *
- * The lock goes to CPUs in the order in which they come. Evictions and stall happen when the hardware
- * comes to the command, an event: the calling CPU may be some us ahead of the model's time.
+ * The lock goes to CPUs in the order in which they come. Evictions and stall happen when the
+ * hardware comes to the command, an event: the calling CPU may be some us ahead of the model's
+ * time. With command_restarts, walks in progress begin again.
  */
 #ifndef MODEL_QUEUE_H
 #define MODEL_QUEUE_H

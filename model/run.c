@@ -78,11 +78,13 @@ static void init(void)
 	walk_init();
 	queue_init();
 	dma_init();
+	nic_init();
+	dma_age();
 	link_init();
 	if (driver()->init)
 		driver()->init();
 	cpu_init();
-	nic_init();
+	nic_start();
 	net_init();
 }
 

@@ -21,7 +21,17 @@ struct table {
 };
 
 static struct cache iotlb, upper[3];
-static u64 *walkers;	/* time at which each is free */
+/*
+ * struct walker - a walker
+ * @free_ns:	end of the last walk
+ * @page:	IOVA page of the last walk
+ */
+struct walker {
+	u64 free_ns;
+	u64 page;
+};
+
+static struct walker *walkers;
 static u64 stalled_until_ns;
 static struct table tables[TABLES];
 
@@ -56,12 +66,12 @@ static u64 reads_of(u64 page)
 	return reads;
 }
 
-static u64 *free_walker(void)
+static struct walker *free_walker(void)
 {
-	u64 *first = &walkers[0];
+	struct walker *first = &walkers[0];
 
 	for (u64 i = 1; i < model.params.walkers; i++)
-		if (walkers[i] < *first)
+		if (walkers[i].free_ns < first->free_ns)
 			first = &walkers[i];
 	return first;
 }
@@ -74,7 +84,8 @@ static u64 later(u64 a, u64 b)
 static struct translation walk(u64 ns, u64 page)
 {
 	struct table *table = &tables[(page >> LEVEL_LG2) % TABLES];
-	u64 *walker = free_walker(), start = later(ns, *walker), stalled = 0;
+	struct walker *walker = free_walker();
+	u64 start = later(ns, walker->free_ns), stalled = 0;
 	u64 reads = reads_of(page);
 
 	if (model.params.serial_table && table->number == page >> LEVEL_LG2)
@@ -83,10 +94,10 @@ static struct translation walk(u64 ns, u64 page)
 		stalled = stalled_until_ns - start;
 		start = stalled_until_ns;
 	}
-	*walker = start + reads * model.params.table_read_ns;
-	*table = (struct table) { page >> LEVEL_LG2, *walker };
+	*walker = (struct walker) { start + reads * model.params.table_read_ns, page };
+	*table = (struct table) { page >> LEVEL_LG2, walker->free_ns };
 	counts.reads += reads;
-	return (struct translation) { *walker, stalled };
+	return (struct translation) { walker->free_ns, stalled };
 }
 
 struct translation walk_at(u64 ns, u64 page)
@@ -117,6 +128,25 @@ void walk_drop_tables(void)
 {
 	for (u32 i = 0; i < 3; i++)
 		cache_drop_all(&upper[i]);
+}
+
+/*
+ * The walk itself keeps its end, which was told; the walker, and so all later walks, lose the time
+ * of one more.
+ */
+void walk_restart(u64 ns)
+{
+	for (u64 i = 0; i < model.params.walkers; i++) {
+		struct walker *walker = &walkers[i];
+		u64 reads;
+
+		if (walker->free_ns <= ns)
+			continue;
+		reads = reads_of(walker->page);
+		walker->free_ns += reads * model.params.table_read_ns;
+		counts.misses++;
+		counts.reads += reads;
+	}
 }
 
 void walk_stall(u64 until_ns)

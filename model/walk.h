@@ -44,6 +44,9 @@ void walk_drop_all(void);
 /* Drop all entries of the walk caches. */
 void walk_drop_tables(void);
 
+/* Walks in progress begin again, when walks may start. */
+void walk_restart(u64 ns);
+
 /* No walk starts before @until_ns. */
 void walk_stall(u64 until_ns);
 

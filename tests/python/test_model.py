@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import model
+from xsmmu_lab.setup import model, replay
 
 pytestmark = pytest.mark.early
 
@@ -110,6 +110,74 @@ def test_bad_input_ends_with_one_line(program: Path, change: dict[str, str | int
 def test_a_parameter_may_be_given_once(program: Path) -> None:
     done = called(program, text_of(fitted()) + "flows 5\n")
     assert done.returncode == 2 and "flows is given twice" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [replay.FAST, replay.SANITIZED], ids=["fast", "sanitized"])
+def test_parts_by_hand(flags: tuple[str, ...]) -> None:
+    parts = model.compiled(flags, more=("tests/model/test_parts.c",), name="test-parts")
+    done = subprocess.run(
+        [parts], capture_output=True, text=True, check=False, timeout=60, env={"ASAN_OPTIONS": "detect_leaks=0"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok ") == 10
+
+
+def test_without_an_iommu_nothing_is_walked_and_the_given_rate_arrives(program: Path) -> None:
+    found = result(program, fitted(policy="kernel-off"))
+    assert found["throughput_gbps"] == pytest.approx(97.6, rel=0.02)
+    assert not found["counters"]["iotlb_misses_per_page"] and not found["counters"]["commands"]["page"]
+
+
+def test_lost_acks_would_show(program: Path) -> None:
+    """Each flow is told of what it has sent: nothing waits for a timeout, and each drop is sent again once."""
+    found = result(program, fitted(flows=10, off_mbps=91500, time_ms=40))
+    assert found["counters"]["resent_share"] == pytest.approx(found["drops_share"], rel=0.2)
+    assert found["counters"]["acks_per_page"] > 1 / 64
+
+
+def test_strict_sends_a_command_for_each_unmap_and_exposes_nothing(program: Path) -> None:
+    found = result(program, fitted(flows=20, off_mbps=87600))
+    counters = found["counters"]
+    assert counters["inv_per_page"] == 1 and counters["commands"]["page"] == counters["pages_unmapped"]
+    assert found["exposure_us"]["max"] == 0
+
+
+def test_blocks_need_a_command_for_64_pages(program: Path) -> None:
+    point = fitted() | described("drivers/fands-6.0")
+    counters = result(program, point)["counters"]
+    acks = counters["acks_per_page"]
+    blocks = counters["unmapped_per_page"] - acks
+    assert counters["inv_per_page"] == pytest.approx((blocks / 64 + acks) / (blocks + acks), rel=0.02)
+    assert not counters["l1_misses_per_page"]
+
+
+def test_a_poll_needs_one_domain_command(program: Path) -> None:
+    point = fitted(flows=40, off_mbps=85300) | described("drivers/xsmmu-6.0")
+    counters = result(program, point)["counters"]
+    assert 0 < counters["commands"]["domain"] <= counters["polls_per_page"] * counters["pages"] * 1.01
+
+
+@pytest.mark.parametrize("policy", ["kernel-lazy", "strict", "lazy", "fands", "xsmmu", "fused", "copy"])
+@pytest.mark.parametrize("driver", ["none", "mlx5_cache", "page_pool"])
+def test_each_policy_runs_with_each_driver(program: Path, policy: str, driver: str) -> None:
+    for ending in ("", "-direct", "-aware") if not policy.startswith("kernel") else ("",):
+        found = result(program, fitted(policy=f"{policy}{ending}", driver=driver, time_ms=8))
+        assert found["throughput_gbps"] > 1
+        assert sum(found["limits"].values()) == pytest.approx(1, abs=0.1)
+
+
+def test_windows_bound_exposure(program: Path) -> None:
+    lazy = result(program, fitted(policy="kernel-lazy", driver="none"))["exposure_us"]
+    fused = result(program, fitted(policy="fused", driver="none"))["exposure_us"]
+    assert 0 < fused["max"] <= 1100 < lazy["max"] <= 21000
+
+
+def test_a_collapse_needs_a_lock_that_grows(program: Path) -> None:
+    point = fitted(driver="none", flows=40, off_mbps=0)
+    without = result(program, point)
+    grown = result(program, point | {"lock_waiter_ns": 5000})
+    assert grown["throughput_gbps"] < 0.7 * without["throughput_gbps"]
+    assert grown["lock_share"] > without["lock_share"]
 
 
 def test_the_same_point_has_the_same_bytes(program: Path) -> None:

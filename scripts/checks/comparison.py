@@ -74,15 +74,17 @@ class Points:
             return None
         return model_files.scene(machine, workload, driver, self.known)
 
+    def unit(self, point: Point, time_ms: int = TIME_MS) -> predict.Unit | None:
+        """The unit of work of a point; None if a file does not exist."""
+        scene = self.scene(point)
+        if scene is None:
+            return None
+        sets = model_files.sets(scene.ranged(), self.fits)
+        return predict.Unit(predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False), point.policy, point.changes)
+
     def run(self, points: Iterable[Point]) -> dict[Point, predicted.Columns]:
         """The figures of each point."""
-        wanted: dict[Point, predict.Unit] = {}
-        for point in dict.fromkeys(points):
-            scene = self.scene(point)
-            if scene is None:
-                continue
-            plan = predict.Plan(scene, model_files.sets(scene.ranged(), self.fits), SEEDS, TIME_MS, with_lifts=False)
-            wanted[point] = predict.Unit(plan, point.policy, point.changes)
+        wanted = {point: unit for point in dict.fromkeys(points) if (unit := self.unit(point))}
         cache = units.Cache(RESULTS / "validate")
         found = predict.predict_all([*wanted.values()], cache, self.jobs, self.program)
         return {point: found[unit]["columns"] for point, unit in wanted.items()}

@@ -13,9 +13,10 @@ import pytest
 from checks import comparison, guest_claims, published, validation_page, versions
 from checks.comparison import SEEDS, Point, Row, point_of, rows_of, statements_of
 from checks.versions import Version
-from xsmmu import predicted, virtual
+from xsmmu import predict, predicted, virtual
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import model
 
 TABLES = published.tables()
 FLOWS = TABLES["fs-flows"]
@@ -61,6 +62,20 @@ def test_the_ablation_changes_the_hint() -> None:
 
 def test_a_table_without_a_machine_has_no_points() -> None:
     assert not any(point_of(TABLES["reported"], cell) for cell in TABLES["reported"].cells)
+
+
+@pytest.mark.early
+def test_the_program_accepts_every_point() -> None:
+    """With the files' values, and with the last set."""
+    points = comparison.Points(TABLES, model.compiled(), 1)
+    runner = predict.Runner(points.program)
+    wanted = {point for table in TABLES.values() for cell in table.cells if (point := point_of(table, cell))}
+    assert len(wanted) > 40
+    for point in wanted:
+        unit = points.unit(point, time_ms=1)
+        assert unit, point
+        for given in unit.inputs()[:: len(unit.inputs()) - 1]:
+            assert "throughput_gbps" in runner.one(unit, given, lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -261,9 +261,22 @@ def check_addresses(program: Path, folder: Path) -> None:
     assert [event.iova for event in raw.events] == phys
 
 
+def check_identity_later(program: Path, folder: Path) -> None:
+    """A device that gets physical addresses during the recording is seen within a second, and its addresses hidden."""
+    phys = [n * FRAME + 0x5678 for n in range(1, 33)]
+    lines = [line(ns * MS, iova=0xFFFF5000, phys=FRAME) for ns in (100, 400)]
+    lines += ["500000000 identity"]
+    lines += [line(1100 * MS + at, iova=each, phys=each) for at, each in enumerate(phys)]
+    first, second, *others = record(program, folder, lines, 1.3).events
+    assert first.iova == second.iova == 0xFFFF5000
+    assert all(event.iova == event.page << 12 | 0x678 for event in others)
+    assert sum(event.iova == each for event, each in zip(others, phys, strict=True)) < 10
+
+
 CHECKS: tuple[Check, ...] = (
     *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
     *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
+    check_identity_later,
 )
 
 

@@ -13,20 +13,24 @@
  *   TIME stop CPU, TIME go CPU	the ring begins, or does not, with an unfinished event
  *   TIME missed CALLS	the kernel passed so many more calls to no program
  *   TIME off, TIME on	the limit of the overhead is reached, or not any more
+ *   TIME identity	the group of device 0 translates no more
  *   TIME count CPU MAPS BYTES UNMAPS BYTES	calls that iommu:map and iommu:unmap have counted
  *
  * The machine has 2 CPUs and 1 GiB of memory, and the addresses of device 1 are physical.
  */
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../trace/record/overhead.h"
 #include "../../trace/record/session.h"
 
+#define FOLDER		"/sys/bus/pci/devices"
 #define CPUS		2u
 #define RING_EVENTS	4096u
 #define RING_BYTES	(64u << 10)
@@ -61,6 +65,7 @@ static struct raw_device devices[RAW_DEVICES];
 static struct programs programs;
 static struct overhead overhead = { true };
 static uint64_t now_ns = BEGIN_NS, missed;
+static char type[] = "DMA-FQ\0\0";
 
 /* ---- the script ---- */
 
@@ -92,6 +97,8 @@ static void act(const char *word, const uint64_t *n)
 		missed += n[0];
 	} else if (!strcmp(word, "on") || !strcmp(word, "off")) {
 		overhead.is_on = !strcmp(word, "on");
+	} else if (!strcmp(word, "identity")) {
+		strcpy(type, "identity");
 	} else if (!strcmp(word, "count")) {
 		cpu->maps += n[1];
 		cpu->map_bytes += n[2];
@@ -147,7 +154,14 @@ FILE *fopen(const char *name, const char *mode)
 {
 	if (!strcmp(name, "/proc/iomem"))
 		return fmemopen((void *)memory, strlen(memory), "r");
+	if (!strcmp(name, FOLDER "/0000:00:01.0/iommu_group/type"))
+		return fmemopen(type, strlen(type), "r");
 	return fopen64(name, mode);
+}
+
+int access(const char *name, int mode)
+{
+	return strncmp(name, FOLDER, strlen(FOLDER)) ? faccessat(AT_FDCWD, name, mode, 0) : 0;
 }
 
 /* ---- libbpf ---- */
@@ -319,7 +333,9 @@ int main(int count, char **words)
 	options.seconds = strtod(words[2], NULL);
 	options.raw = count > 3 && !strcmp(words[3], "raw");
 	strcpy(options.devices[0].name, "0000:00:01.0");
+	strcpy(options.devices[0].type, type);
 	strcpy(options.devices[1].name, "0000:00:02.0");
+	strcpy(options.devices[1].type, "none");
 	options.devices[1].is_physical = true;
 	advance(0);
 	if (session_run(&options, &error))

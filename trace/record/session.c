@@ -59,6 +59,7 @@ struct slice {
  * @slice_count: number of all slices
  * @missed: calls that the kernel did not pass to a program, and that were told
  * @removed: devices' removals that were told
+ * @now: the devices as they were a moment ago; once physical, a device stays so
  */
 struct session {
 	const struct session_options *options;
@@ -81,6 +82,7 @@ struct session {
 	uint64_t slice_count;
 	uint64_t missed;
 	uint64_t removed[RAW_DEVICES];
+	struct device now[RAW_DEVICES];
 };
 
 static sig_atomic_t stopping;
@@ -175,7 +177,7 @@ static uint64_t phys_of(const struct session *session, const struct raw_event *r
 static void convert(struct session *session, const struct merge_event *from, struct trace_event *to)
 {
 	const struct raw_event *raw = &from->raw;
-	const struct device *device = &session->options->devices[raw->device];
+	const struct device *device = &session->now[raw->device];
 	uint64_t phys = phys_of(session, raw);
 
 	memset(to, 0, sizeof(*to));
@@ -302,6 +304,24 @@ static void note_devices(struct session *session)
 	}
 }
 
+/* A device may get another policy or type of group, and with it physical addresses. */
+static void note_changes(struct session *session)
+{
+	for (unsigned int at = 0; at < session->options->count; at++) {
+		struct device *before = &session->now[at], now;
+		struct trace_error error;
+
+		if (!device_read(&now, before->name, &error) ||
+		    (!strcmp(now.policy, before->policy) && !strcmp(now.type, before->type)))
+			continue;
+		fprintf(stderr,
+			"xsmmu-record: %s is of policy '%s' and type %s now; the header has '%s' and %s: record again for figures of one policy\n",
+			now.name, now.policy, now.type, before->policy, before->type);
+		now.is_physical |= before->is_physical;
+		*before = now;
+	}
+}
+
 static void print_progress(struct session *session, uint64_t now)
 {
 	printf("{\"event\":\"progress\",\"seconds\":%.1f,\"events\":%" PRIu64 ",\"lost\":%" PRIu64
@@ -337,6 +357,7 @@ static bool record(struct session *session, struct trace_error *error)
 			told = now;
 			note_missed(session, now);
 			note_devices(session);
+			note_changes(session);
 			print_progress(session, now);
 		}
 		if (!session->merge || !merge_is_full(session->merge))
@@ -534,6 +555,7 @@ bool session_run(const struct session_options *options, struct trace_error *erro
 		return false;
 	}
 	session->options = options;
+	memcpy(session->now, options->devices, sizeof(session->now));
 	session->page_shift = __builtin_ctzl(sysconf(_SC_PAGESIZE));
 	done = prepare(session, error) && begin_and_record(session, error);
 	/* After an error of writing, the file keeps what it has, and the first message stays. */

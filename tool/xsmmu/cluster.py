@@ -2,7 +2,7 @@
 """Units of work on a Dask cluster: each unit is the command that --print prints.
 
 A worker needs the command `xsmmu`, the inputs and the folder of results, and nothing of this package: it runs a
-function of the standard library. A unit whose worker dies is given to another one.
+function of the standard library. If a worker dies, another one gets its unit.
 """
 
 from __future__ import annotations

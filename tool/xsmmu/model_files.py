@@ -323,8 +323,8 @@ def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
 def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> list[dict[str, Value]]:
     """What parameters could be, beside their values: the sets of a fit, spread over all other ranges.
 
-    A set changes only parameters whose file gives them a range with the set's value in it. So nothing is changed that
-    was measured, and without ranges there is nothing else that the parameters could be.
+    A set changes only parameters with a range in their file that has the set's value. So nothing is changed that was
+    measured, and without ranges there is nothing else that the parameters could be.
     """
     if not ends:
         return []

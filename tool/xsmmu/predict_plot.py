@@ -81,7 +81,7 @@ def rows(results: Sequence[Result], number: int) -> str:
 
 
 def lines(parameter: str, unit: str, results: Sequence[Result], number: int) -> str:
-    """A line for each policy along a parameter whose values stand at equal distances."""
+    """A line for each policy along a parameter, with the parameter's values at equal distances."""
     places = list(dict.fromkeys(result["at"][parameter] for result in results))
     end, bottom, right = most(results), HEIGHT - 60, RIGHT
     made = _begin(HEIGHT, number, f"Throughput along {parameter}", results)

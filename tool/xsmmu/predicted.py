@@ -26,7 +26,7 @@ OFF: Final = "kernel-off"
 WIDEST: Final = 0.10
 """Widest interval of a determined figure, on each side, as a part of the value."""
 NEAR: Final = 1.01
-"""Throughputs whose ratio is smaller are not called different."""
+"""Throughputs with a smaller ratio are not called different."""
 GAIN: Final = 1.05
 """A lift is shown from this ratio of throughputs on."""
 LIMITS: Final[Mapping[str, str]] = {

@@ -134,6 +134,25 @@ def test_small_buffers_are_copied(replayed: Replayed) -> None:
     assert whole["copied_maps"] == 63
 
 
+@pytest.mark.parametrize(("copy_bytes", "copied"), [(3000, 8), (2999, 0)])
+def test_a_list_is_copied_if_small_as_a_whole(replayed: Replayed, copy_bytes: int, copied: int) -> None:
+    """Both entries of the four lists after the first, or none."""
+    assert replayed(small_lists((1500, 1500)), "copy", "--copy-bytes", str(copy_bytes))["copied_maps"] == copied
+
+
+def test_a_page_of_a_list_that_may_be_shared_is_not_copied(replayed: Replayed) -> None:
+    made = small_lists((PAGE,), flags=FROM_DEVICE | SKIP_SYNC)
+    assert replayed(made, "copy", "--copy-bytes", str(PAGE))["copied_maps"] == 0
+
+
+def small_lists(sizes: Sequence[int], **fields: int) -> Recording:
+    """Five lists, one after the other."""
+    made = Recording(step=1_000_000)
+    for number in range(1, 6):
+        made.map_list(number, sizes, **fields).unmap_list(number, sizes, **fields)
+    return made
+
+
 # -- times -----------------------------------------------------------------------------------------
 
 
@@ -208,6 +227,23 @@ def test_a_pause_ends_a_batch_without_a_poll(replayed: Replayed) -> None:
     assert replayed(made, "fused", "--aware", "--gap-us", "5")["flushes"] == flushes(explicit=3)
 
 
+def test_each_cpu_has_a_batch_of_its_own(replayed: Replayed) -> None:
+    found = replayed(two_batches(), "fused", "--aware")
+    assert (found["flushes"], found["exposure_ns"]["max"]) == (flushes(explicit=2), 20_000)
+
+
+def two_batches() -> Recording:
+    """CPU 1 unmaps before the batch of CPU 0 ends."""
+    return Recording().map(1).map(2).unmap(1, ns=10_000).unmap(2, ns=25_000, cpu=1)
+
+
+def test_half_of_the_pages_are_exposed_no_longer_than_p50(replayed: Replayed) -> None:
+    made = Recording().map(1).map(2).unmap(1, ns=1000).unmap(2, ns=4000).poll(ns=5000)
+    found = replayed(made, "fused")["exposure_ns"]
+    assert 1000 <= found["p50"] <= 1000 * 65 / 64
+    assert (found["p99"], found["max"]) == (4000, 4000)
+
+
 # -- lists, coherent memory, ranges ----------------------------------------------------------------
 
 
@@ -248,8 +284,11 @@ def test_many_entries_are_flushed_at_once_under_held(replayed: Replayed) -> None
 )
 def test_coherent_memory_is_flushed_by_its_free(replayed: Replayed, policy: str, causes: dict[str, int]) -> None:
     fields = {"iova": place(1), "page": 5, "bytes": 2 * PAGE}
-    found = replayed(Recording().add("alloc", **fields).add("free", **fields).poll(), policy)
+    made = Recording().add("alloc", **fields).add("free", **fields).poll()
+    found = replayed(made, policy)
     assert (found["flushes"], found["pages_unmapped"]) == (causes, 2)
+    if policy == "fused":
+        assert replayed(made, policy, "--aware")["flushes"] == causes
 
 
 def a_range(links: int, ends: str = "iova_free") -> Recording:
@@ -282,6 +321,52 @@ def test_an_unlink_is_flushed_at_once_by_the_kernel(replayed: Replayed) -> None:
     found = replayed(made, "kernel-lazy")
     assert (found["flushes"], found["pages_unmapped"]) == (flushes(unmap=3), 3)
     assert replayed(made, "fused")["pages_unmapped"] == 3
+
+
+def freed_twice(ends: str) -> Recording:
+    """A range that is freed, and once more."""
+    made = a_range(3, ends)
+    for _ in range(1 + (ends == "iova_unlink")):
+        made.add("iova_free", iova=place(1), bytes=3 * PAGE)
+    return made
+
+
+@pytest.mark.parametrize("ends", ["iova_free", "iova_unlink"])
+def test_a_range_is_freed_once(replayed: Replayed, ends: str) -> None:
+    for policy in ("kernel-strict", "kernel-lazy", "fused"):
+        assert left(replayed(freed_twice(ends), policy)) == {"iova_free_without_alloc": 1}
+
+
+def within_a_page() -> Recording:
+    """A link that begins within a page, which the free of its range does not name."""
+    made = Recording().add("iova_alloc", iova=place(1), bytes=PAGE)
+    made.add("iova_link", iova=place(1) + 512, page=3, bytes=512).add("iova_free", iova=place(1), bytes=PAGE)
+    return made.add("iova_unlink", iova=place(1) + 512, bytes=512)
+
+
+def test_a_link_that_a_free_does_not_name_stays(replayed: Replayed) -> None:
+    found = replayed(within_a_page(), "kernel-strict")
+    assert (found["pages_unmapped"], found["pages_still_mapped"], found["not_replayed"]) == (1, 0, {})
+
+
+def below_a_range() -> Recording:
+    """A link at an address before the CPU's range."""
+    return Recording().add("iova_alloc", iova=place(2), bytes=PAGE).add("iova_link", iova=place(1), page=3, bytes=PAGE)
+
+
+def test_a_link_is_in_its_range(replayed: Replayed) -> None:
+    assert left(replayed(below_a_range(), "kernel-strict")) == {"link_without_range": 1}
+
+
+def across_a_page() -> Recording:
+    """A small buffer that crosses a page's end."""
+    return Recording().map(1, bytes=200, offset=4000).unmap(1, bytes=200)
+
+
+def test_a_buffer_has_all_pages_that_it_touches(replayed: Replayed) -> None:
+    for policy in ALL:
+        found = replayed(across_a_page(), policy, "--copy-bytes", "0")
+        assert (found["pages_mapped"], found["pages_unmapped"]) == (2, 2)
 
 
 def test_registers_are_not_held(replayed: Replayed) -> None:
@@ -318,6 +403,49 @@ def test_freed_iovas_are_used_again(replayed: Replayed, policy: str) -> None:
     assert found["regions_per_1000_maps"] <= 2
 
 
+@pytest.mark.parametrize(("pages", "taken"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (33, 64)])
+def test_the_kernel_rounds_sizes_up(replayed: Replayed, pages: int, taken: int) -> None:
+    assert replayed(Recording().map(1, pages=pages), "kernel-strict")["iova_taken_pages"] == taken
+
+
+def mapped_again(count: int, again: int, cpu: int) -> Recording:
+    """CPU 0 maps buffers, another unmaps them, and CPU 0 maps more."""
+    made = Recording()
+    for number in range(count):
+        made.map(1 + number)
+    for number in range(count):
+        made.unmap(1 + number, cpu=cpu)
+    for number in range(again):
+        made.map(1000 + number)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cpu", "again", "taken"),
+    [
+        # Two magazines of 127 stay on CPU 1, and two go to the depot.
+        (1, 254, 400),
+        (1, 255, 401),
+        (0, 400, 400),
+        (0, 401, 401),
+    ],
+)
+def test_the_kernel_takes_iovas_from_its_magazines_and_the_depot(
+    replayed: Replayed, cpu: int, again: int, taken: int
+) -> None:
+    assert replayed(mapped_again(400, again, cpu), "kernel-strict")["iova_taken_pages"] == taken
+
+
+def after_the_timer() -> Recording:
+    """CPUs 0 and 1 unmap; after the timer, CPU 0 maps as many."""
+    made = Recording().map(1, cpu=0).map(2, cpu=1).unmap(1, cpu=0).unmap(2, cpu=1)
+    return made.map(3, ns=50_000_000).map(4)
+
+
+def test_the_kernels_timer_frees_the_iovas_of_all_cpus(replayed: Replayed) -> None:
+    assert replayed(after_the_timer(), "kernel-lazy")["iova_taken_pages"] == 2
+
+
 def test_a_region_counts_once_in_1000_maps(replayed: Replayed) -> None:
     found = replayed(polls(3000, 10), "kernel-strict")
     assert found["regions_per_1000_maps"] == pytest.approx(1)
@@ -329,6 +457,13 @@ def test_identity_revives_a_page(replayed: Replayed) -> None:
     assert (found["pages_revived"], found["pages_still_mapped"], sum(found["commands"].values())) == (2, 1, 0)
     assert replayed(made, "fused-identity")["pages_revived"] == 2
     assert replayed(made, "fused")["pages_revived"] == 0
+
+
+def test_pages_outside_of_memory_are_not_in_the_identity_window(replayed: Replayed) -> None:
+    """A permuted identity says nothing about the place in memory."""
+    made = Recording().map(1, page=5000).unmap(1).map(2, page=5000).unmap(2).poll()
+    for pages, revived in (("raw", 0), ("permuted", 1)):
+        assert replayed(made, "fused-identity", pages=pages, memory_pages=1000)["pages_revived"] == revived
 
 
 def test_a_flush_inside_an_unmap_may_release_the_page(replayed: Replayed) -> None:
@@ -352,6 +487,16 @@ def test_the_same_address_twice(replayed: Replayed) -> None:
     made = Recording().map(1, pages=2).map(1).map(1).unmap(1).unmap(1, pages=2).unmap(1)
     found = replayed(made, "strict")
     assert (found["pages_mapped"], found["pages_unmapped"], found["not_replayed"]) == (4, 4, {})
+
+
+def after_a_gap() -> Recording:
+    """Two buffers with the same address, both mapped after a gap."""
+    return Recording().add("lost", bytes=1).map(1).map(1).unmap(1).unmap(1)
+
+
+def test_the_same_address_twice_after_a_gap(replayed: Replayed) -> None:
+    found = replayed(after_a_gap(), "strict")
+    assert (left(found), found["pages_unmapped"]) == ({"gap": 1}, 2)
 
 
 # -- what does not depend on the policy ------------------------------------------------------------
@@ -517,6 +662,19 @@ def test_other_bad_events_are_counted(replayed: Replayed) -> None:
         assert (found["pages_unmapped"], found["pages_still_mapped"]) == (2, 2)
 
 
+def mixed_entries() -> Recording:
+    """An entry of another device among those of a list."""
+    made = Recording().add("map_list", iova=place(1), bytes=2 * PAGE, span=2)
+    for page, device in ((1, 0), (9, 1), (2, 0)):
+        made.add("entry", iova=place(1), page=page, bytes=PAGE, span=PAGE, device=device)
+    return made.unmap_list(1, (PAGE, PAGE))
+
+
+def test_an_entry_of_another_device_is_left_out(replayed: Replayed) -> None:
+    found = replayed(mixed_entries(), "strict")
+    assert (left(found), found["pages_mapped"], found["pages_unmapped"]) == ({"entry_without_list": 1}, 2, 2)
+
+
 def test_a_lost_unmap_is_replaced(replayed: Replayed) -> None:
     made = Recording().map(1).add("lost", bytes=10, span=50).map(1).unmap(1).poll()
     found = replayed(made, "fused")
@@ -658,6 +816,21 @@ def figures(player: Player, folder: Path) -> Any:
         "same": Recording().map(1, pages=2).map(1).unmap(1, pages=2).unmap(1),
         "lost": Recording().map(1).add("lost", bytes=1).map(1).unmap(1).unmap(9),
         "shared": Recording().map(1, page=9).map(2, page=9).unmap(1).unmap(2, cpu=1).poll().poll(cpu=1),
+        "batches": two_batches(),
+        "twice": freed_twice("iova_free"),
+        "unlinked": freed_twice("iova_unlink"),
+        "within": within_a_page(),
+        "below": below_a_range(),
+        "across": across_a_page(),
+        "depot": mapped_again(400, 254, 1),
+        "magazines": mapped_again(200, 200, 0),
+        "four": Recording().map(1, pages=4),
+        "timer": after_the_timer(),
+        "gap": after_a_gap(),
+        "mixed": mixed_entries(),
+        "coherent": Recording().add("alloc", iova=place(1), page=5, bytes=PAGE).add("free", iova=place(1), bytes=PAGE),
+        "small": small_lists((1500, 1500)),
+        "listed": small_lists((PAGE,), flags=FROM_DEVICE | SKIP_SYNC),
     }
     found: dict[str, Any] = {}
     for name, each in made.items():
@@ -665,6 +838,8 @@ def figures(player: Player, folder: Path) -> Any:
         for policy in ("kernel-strict", "kernel-lazy", "strict", "fused", "fused-identity"):
             found[f"{name}/{policy}"] = _outcome(player, file, policy)
         found[f"{name}/aware"] = _outcome(player, file, "fused", "--aware")
+        found[f"{name}/copied"] = _outcome(player, file, "copy", "--copy-bytes", "2999")
+        found[f"{name}/all copied"] = _outcome(player, file, "copy", "--copy-bytes", "4096")
     file = written(folder / "work.dma", 30_000)
     for policy in ("fused", "xsmmu", "kernel-lazy", "fused-identity"):
         found[f"work/{policy}"] = _outcome(player, file, policy)

@@ -20,7 +20,7 @@ KINDS: Final = (
 )
 """The names of enum trace_kind, from 1 on."""
 TO_DEVICE, FROM_DEVICE = 1, 2
-FAILED, SKIP_SYNC, MMIO = 4, 8, 16
+FAILED, SKIP_SYNC, MMIO, UNHELD = 4, 8, 16, 32
 FIELDS: Final = ("kind", "ns", "cpu", "device", "iova", "page", "bytes", "span", "queue", "offset", "flags")
 HEADER: Final = {"cpus": 4, "page_bytes": PAGE, "pages": "permuted"}
 
@@ -112,7 +112,7 @@ def anything(seed: int, count: int = 3000) -> Recording:
             bytes=draw.choice(sizes) if draw.random() < 0.9 else draw.randrange(2**20),
             span=draw.choice((0, 1, 2, 4, 6, 70)),
             offset=draw.choice((0, 0, 512, 4095)),
-            flags=draw.randrange(32) if draw.random() < 0.3 else draw.randrange(3),
+            flags=draw.randrange(64) if draw.random() < 0.3 else draw.randrange(3),
         )
     return made
 

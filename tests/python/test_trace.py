@@ -121,7 +121,7 @@ def drawn(rng: random.Random, count: int) -> list[Event]:
     def event(ns: int) -> Event:
         iova = number(64)
         offset = rng.choice((0, 1, 2, iova & 4095, number(32)))
-        shape = {"cpu": number(16), "device": number(16), "kind": rng.randint(1, 16), "flags": rng.randrange(32)}
+        shape = {"cpu": number(16), "device": number(16), "kind": rng.randint(1, 16), "flags": rng.randrange(64)}
         return Event(ns, iova, number(64), number(64), number(64), number(32), offset, **shape)
 
     times = sorted(rng.choice((rng.getrandbits(64), rng.getrandbits(40))) for _ in range(count))
@@ -250,7 +250,7 @@ WRONG = {
     "more shapes than events": bytes((2, 1, 0, 0, 0, 0)) + ONE[1:],
     "kind 0": changed(1, 0),
     "kind 17": changed(1, 17),
-    "flags": changed(2, 32),
+    "flags": changed(2, 64),
     "cpu": changed(3, 0x80, 0x80, 4),
     "device": changed(4, 0x80, 0x80, 4),
     "queue": changed(5, 0x80, 0x80, 0x80, 0x80, 0x10),
@@ -359,7 +359,7 @@ def check_writer(program: Path, folder: Path) -> None:
     assert "time goes back" in refused(program, folder / "back2", two)
     assert refused(program, folder / "kind", [Event(0)]).endswith("there is no event of kind 0")
     assert refused(program, folder / "kind17", [Event(0, kind=17)]).endswith("there is no event of kind 17")
-    assert refused(program, folder / "flags", [Event(0, kind=1, flags=32)]).endswith("unknown flags 0x20 of an event")
+    assert refused(program, folder / "flags", [Event(0, kind=1, flags=64)]).endswith("unknown flags 0x40 of an event")
     (folder / "taken").write_text("mine")
     assert refused(program, folder / "taken", []) == f"{folder / 'taken'}: exists: remove it, or choose another name"
     assert (folder / "taken").read_text() == "mine"

@@ -34,7 +34,7 @@ HEADER, EVENTS, SUMMARY = 1, 2, 3
 BLOCK_EVENTS: Final = 65536
 PLAIN_MAX: Final = 8 << 20
 PACKED_MAX: Final = PLAIN_MAX + (1 << 17)
-FLAGS: Final = 0x1F
+FLAGS: Final = 0x3F
 UNIT_BITS: Final = 12
 
 KINDS: Final = (

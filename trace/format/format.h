@@ -18,7 +18,7 @@
 /* Limits of a block: no reader needs more memory than these and the events take. */
 #define TRACE_PLAIN_MAX		(8u << 20)
 #define TRACE_PACKED_MAX	(TRACE_PLAIN_MAX + (1u << 17))
-#define TRACE_FLAGS		0x1fu
+#define TRACE_FLAGS		0x3fu
 
 enum trace_block_type {
 	TRACE_BLOCK_HEADER = 1,

@@ -52,6 +52,8 @@ enum trace_kind {
 #define TRACE_FAILED		0x04u	/* the call returned an error, and has mapped nothing */
 #define TRACE_SKIP_SYNC		0x08u	/* DMA_ATTR_SKIP_CPU_SYNC */
 #define TRACE_MMIO		0x10u	/* memory of a device, not of the machine */
+/* Maps, entries and links: memory that the module cannot hold until a flush, such as slab pages. */
+#define TRACE_UNHELD		0x20u
 
 /**
  * struct trace_event - an event

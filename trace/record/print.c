@@ -12,10 +12,11 @@ static void print_event(const struct trace_event *event)
 	printf("%" PRIu64 " %u %u %s 0x%" PRIx64 " %" PRIu64 " page=0x%" PRIx64 "+%u span=%" PRIu64,
 	       event->ns, event->cpu, event->device, tally_name(event->kind), event->iova,
 	       event->bytes, event->page, event->offset, event->span);
-	printf(" queue=%u %s%s%s%s\n", event->queue, directions[event->flags & TRACE_DIRECTION],
+	printf(" queue=%u %s%s%s%s%s\n", event->queue, directions[event->flags & TRACE_DIRECTION],
 	       event->flags & TRACE_FAILED ? " failed" : "",
 	       event->flags & TRACE_SKIP_SYNC ? " skip-sync" : "",
-	       event->flags & TRACE_MMIO ? " mmio" : "");
+	       event->flags & TRACE_MMIO ? " mmio" : "",
+	       event->flags & TRACE_UNHELD ? " unheld" : "");
 }
 
 bool print_recording(const char *file, struct trace_error *error)

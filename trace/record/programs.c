@@ -316,6 +316,11 @@ bool programs_know_pages(const struct programs *programs)
 	return programs->skeleton->bss->vmemmap;
 }
 
+bool programs_know_unheld(const struct programs *programs)
+{
+	return programs->skeleton->bss->vmemmap && programs->skeleton->bss->tells_slab;
+}
+
 uint64_t programs_phys(const struct programs *programs, uint64_t page, unsigned int page_shift,
 		       uint64_t offset)
 {

@@ -62,6 +62,8 @@ uint64_t programs_phys(const struct programs *programs, uint64_t page, unsigned 
 		       uint64_t offset);
 /* Whether pages of lists and of maps by page have identities. */
 bool programs_know_pages(const struct programs *programs);
+/* Whether all maps of memory that the module cannot hold have TRACE_UNHELD. */
+bool programs_know_unheld(const struct programs *programs);
 
 /* Has the kernel measure the time of programs, or not; false if it refuses or there are none. */
 bool programs_measure(struct programs *programs, bool on);

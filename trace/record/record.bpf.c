@@ -32,10 +32,6 @@ typedef __u8 u8;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct page {
-	unsigned long flags;
-};
-
 struct kobject {
 	const char *name;
 };
@@ -75,6 +71,8 @@ struct dma_iova_state {
 
 #pragma clang attribute pop
 
+#include "hold.h"
+
 /*
  * Set before the program is loaded, and constant for the verifier. Weak, so that the compiler does
  * not know the values.
@@ -90,6 +88,7 @@ __u32 recording = 0;
 __u64 vmemmap = 0; /* struct page of the first page of memory */
 __u64 symbol_value = 0;
 __u32 page_struct_bytes = 0;
+__u32 tells_slab = 0;
 struct raw_device devices[RAW_DEVICES] = {};
 struct raw_cpu cpus[RAW_CPUS] = {};
 
@@ -146,14 +145,17 @@ static __noinline int look_up(u64 pointer)
 	return bpf_map_lookup_elem(&others, &pointer) ? -1 : resolve(pointer);
 }
 
-/* Returns the index of a device, or -1 if the call is not to be recorded. */
+/* Returns the index of a device, which is not NULL, or -1 if the call is not to be recorded. */
 static __always_inline int index_of(const struct device *dev)
 {
 	u64 pointer = (u64)dev;
 
-	if (!recording || !pointer)
+	if (!recording)
 		return -1;
-	for (u32 i = 0; i < RAW_DEVICES && i < device_count; i++) {
+	/* Most recordings are of one device. */
+	if (devices[0].pointer == pointer)
+		return 0;
+	for (u32 i = 1; i < RAW_DEVICES && i < device_count; i++) {
 		if (devices[i].pointer == pointer)
 			return i;
 	}
@@ -224,6 +226,24 @@ static __always_inline u8 flags_of(u32 direction, unsigned long attrs, bool fail
 	       (attrs & DMA_ATTR_MMIO ? TRACE_MMIO : 0);
 }
 
+/* An argument as a plain number: the verifier does not let a pointer change to an unknown one in a
+ * loop. */
+static __always_inline u64 argument(const u64 *ctx, u32 index)
+{
+	u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), ctx + index);
+	return value;
+}
+
+/* TRACE_UNHELD if the module could not hold the memory at a physical address; 0 if not known. */
+static __always_inline u8 unheld_phys(u64 phys)
+{
+	u64 page = (phys >> page_shift) * bpf_core_type_size(struct page);
+
+	return vmemmap ? unheld_at(vmemmap + page) : 0;
+}
+
 /* The recorder runs this once, and computes `vmemmap`. */
 SEC("syscall")
 int read_symbol(void *ctx)
@@ -233,6 +253,7 @@ int read_symbol(void *ctx)
 	bpf_probe_read_kernel(&value, sizeof(value), (const void *)symbol);
 	symbol_value = value;
 	page_struct_bytes = bpf_core_type_size(struct page);
+	tells_slab = hold_prepare();
 	return 0;
 }
 
@@ -244,6 +265,8 @@ static __always_inline void mapped(struct device *dev, u64 phys, u64 bytes, u8 f
 
 	if (device < 0)
 		return;
+	if (!(flags & TRACE_MMIO))
+		flags |= unheld_phys(phys);
 	if (iova == DMA_MAPPING_ERROR)
 		emit(device, TRACE_MAP, flags | TRACE_FAILED, 0, phys, bytes, 0);
 	else
@@ -264,11 +287,16 @@ int BPF_PROG(map_page, struct device *dev, struct page *page, u64 offset, u64 by
 	     unsigned long attrs, u64 iova)
 {
 	int device = index_of(dev);
-	u8 flags = flags_of(dir, attrs & ~DMA_ATTR_MMIO, iova == DMA_MAPPING_ERROR) | RAW_PAGE;
+	u8 flags = flags_of(dir, attrs & ~DMA_ATTR_MMIO, false) | RAW_PAGE;
 
-	if (device >= 0)
-		emit(device, TRACE_MAP, flags, flags & TRACE_FAILED ? 0 : iova, (u64)page, bytes,
-		     offset);
+	if (device < 0)
+		return 0;
+	if (page->_refcount.counter ? is_unheld_kind(page) : head_is_unheld(argument(ctx, 1)))
+		flags |= TRACE_UNHELD;
+	if (iova == DMA_MAPPING_ERROR)
+		emit(device, TRACE_MAP, flags | TRACE_FAILED, 0, (u64)page, bytes, offset);
+	else
+		emit(device, TRACE_MAP, flags, iova, (u64)page, bytes, offset);
 	return 0;
 }
 
@@ -349,7 +377,7 @@ static __always_inline void emit_entry(const struct walk *walk, const u64 *sg, u
 	event->span = span;
 	event->device = walk->device;
 	event->kind = TRACE_ENTRY;
-	event->flags = walk->flags;
+	event->flags = walk->flags | unheld_at(page);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -432,16 +460,6 @@ static __always_inline void record_list(int device, u64 sg, u32 entries, u8 kind
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	}
 	cpu->in_list = 0;
-}
-
-/* An argument as a plain number: the verifier does not let a pointer change to an unknown one in a
- * loop. */
-static __always_inline u64 argument(const u64 *ctx, u32 index)
-{
-	u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), ctx + index);
-	return value;
 }
 
 static __always_inline u64 list_of(u64 table)
@@ -610,8 +628,11 @@ static __always_inline void iova_event(struct device *dev, const struct dma_iova
 {
 	int device = index_of(dev);
 
-	if (device >= 0)
-		emit(device, kind, flags, state->addr + offset, phys, bytes, 0);
+	if (device < 0)
+		return;
+	if (kind == TRACE_IOVA_LINK && !(flags & TRACE_MMIO))
+		flags |= unheld_phys(phys);
+	emit(device, kind, flags, state->addr + offset, phys, bytes, 0);
 }
 
 /* False only says that the driver has to map in another way. */
@@ -673,7 +694,7 @@ int BPF_PROG(poll, struct napi_struct *napi, int work, int budget)
 	struct net_device *link = napi->dev;
 	int device;
 
-	if (!recording || !link)
+	if (!link || !link->dev.parent)
 		return 0;
 	device = index_of(link->dev.parent);
 	if (device >= 0)

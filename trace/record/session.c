@@ -147,6 +147,8 @@ static void print_header(const struct session *session, FILE *to)
 	fprintf(to, "\"pages\":\"%s\",\"frame_bytes\":%u,\"pages_known\":%s,",
 		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT,
 		session->tracefs || programs_know_pages(session->programs) ? "true" : "false");
+	fprintf(to, "\"unheld_known\":%s,",
+		session->programs && programs_know_unheld(session->programs) ? "true" : "false");
 	fprintf(to, "\"sampled\":%s,\"functions\":[%s],\"devices\":[",
 		options->share > 0 ? "true" : "false", functions);
 	for (unsigned int at = 0; at < options->count; at++) {

@@ -19,6 +19,7 @@ RESULT: Final[dict[str, Any]] = {
     "level": "held",
     "tunables": {"window_us": 1000},
     "cpus": 4,
+    "unheld_known": False,
     "events": 8,
     "recording_ns": 800,
     "maps": 3,

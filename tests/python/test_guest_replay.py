@@ -34,10 +34,6 @@ SHARE: Final = 0.02
 LATE: Final = 2
 """Flushes of timers, and their commands, that may differ where the share is less: in a guest an interrupt that unmaps
 delays the timer, so one flush covers what a replay flushes by two."""
-HOLDING: Final = ("xsmmu", "fused")
-"""Policies that flush an unmap at once if its memory cannot be held. A recording does not name such memory."""
-HOLDING_SHARE: Final = 0.05
-"""The share for their commands for pages: pages that are flushed at once leave gaps in ranges, or shorten them."""
 FOLDER: Final = "KEEP_RECORDINGS"
 """Environment variable: a folder for the recordings."""
 
@@ -75,21 +71,10 @@ def row(record: Record, guest: Counts, replay_: Counts) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def unheld(record: Record, guest: Counts, replay_: Counts) -> Counts:
-    """Flushes and commands of unmaps of memory that cannot be held, which a recording does not name.
-
-    Each is of a single buffer, so its flush is one command for pages.
-    """
-    count = guest["flush_unmap"] - replay_["flush_unmap"] if record["policy"] in HOLDING else 0
-    return {"flush_unmap": count, "inv_page": count}
-
-
 def tolerance(policy: str, name: str, count: int) -> float:
     """The difference that is allowed."""
     if name in FIXED or policy == "strict":
         return 0
-    if name == "inv_page" and policy in HOLDING:
-        return HOLDING_SHARE * count
     return max(SHARE * count, LATE if name in ("flush_time", "inv_domain") else 0)
 
 
@@ -102,16 +87,10 @@ def hears(record: Record) -> list[str]:
     # A replay does not detach the device; the timer flushes what the detach drains.
     for counts in (ours, theirs):
         counts["flush_time"] += counts.pop("flush_drain")
-    more = unheld(record, ours, theirs)
-    # Most unmaps of pings are of such memory: then polls have nothing to flush.
-    only_fixed = record["work"] == "ping_both" and record["policy"] in HOLDING
-    wrong = ["a replay flushes more often in unmaps than the guest"] if more["flush_unmap"] < 0 else []
+    wrong = []
     for name, count in ours.items():
-        wanted = theirs[name] + more.get(name, 0)
-        if only_fixed and name not in FIXED:
-            continue
-        if abs(count - wanted) > tolerance(record["policy"], name, count):
-            wrong.append(f"{name} is {count} in the guest, {wanted} in the replay")
+        if abs(count - theirs[name]) > tolerance(record["policy"], name, count):
+            wrong.append(f"{name} is {count} in the guest, {theirs[name]} in the replay")
     return [f"{record['driver']}, {record['work']}, {record['policy']}: {text}" for text in wrong]
 
 

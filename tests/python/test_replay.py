@@ -21,6 +21,7 @@ from tests.python.recordings import (
     PAGE,
     SKIP_SYNC,
     TO_DEVICE,
+    UNHELD,
     Player,
     Recording,
     anything,
@@ -482,6 +483,27 @@ def test_a_page_mapped_twice_is_held_for_both(replayed: Replayed) -> None:
     assert found["exposure_ns"]["max"] == 2000
 
 
+@pytest.mark.parametrize("policy", ["fused", "xsmmu"])
+def test_memory_that_cannot_be_held_is_flushed_at_once(replayed: Replayed, policy: str) -> None:
+    """At level held. A list is flushed at once if one of its entries is such memory."""
+    found = replayed(polls(128, 64, flags=UNHELD), policy)
+    assert (found["commands"]["page"], found["flushes"]) == (128, flushes(unmap=128))
+    assert found["memory_held_pages"]["max"] == 0
+    mixed = Recording().map(1).map(2, flags=UNHELD).unmap(1).unmap(2).poll()
+    assert replayed(mixed, policy)["flushes"] == flushes(unmap=1, poll=1)
+    made = Recording().map_list(1, (PAGE, PAGE))
+    made.events[-1]["flags"] = UNHELD
+    assert replayed(made.unmap_list(1, (PAGE, PAGE)).poll(), policy)["flushes"] == flushes(unmap=1)
+    # The same page, first of a slab, then not.
+    again = Recording().map(1, page=9, flags=UNHELD).unmap(1).map(1, page=9).unmap(1).poll()
+    assert replayed(again, policy)["flushes"] == flushes(unmap=1, poll=1)
+
+
+@pytest.mark.parametrize("policy", ["kernel-strict", "kernel-lazy", "strict", "lazy", "fands", "copy"])
+def test_other_levels_hold_nothing(replayed: Replayed, policy: str) -> None:
+    assert replayed(polls(128, 64, flags=UNHELD), policy) == replayed(polls(128, 64), policy)
+
+
 def test_the_same_address_twice(replayed: Replayed) -> None:
     """Without an IOMMU an address is physical: two buffers may have the same."""
     made = Recording().map(1, pages=2).map(1).map(1).unmap(1).unmap(1, pages=2).unmap(1)
@@ -815,6 +837,7 @@ def figures(player: Player, folder: Path) -> Any:
         "extents": Recording().map(1, pages=65).map(2, pages=65).unmap(2, pages=65).unmap(1, pages=65),
         "same": Recording().map(1, pages=2).map(1).unmap(1, pages=2).unmap(1),
         "lost": Recording().map(1).add("lost", bytes=1).map(1).unmap(1).unmap(9),
+        "unheld": Recording().map(1, flags=UNHELD).map_list(2, four).unmap(1).unmap_list(2, four).poll(),
         "shared": Recording().map(1, page=9).map(2, page=9).unmap(1).unmap(2, cpu=1).poll().poll(cpu=1),
         "batches": two_batches(),
         "twice": freed_twice("iova_free"),
@@ -927,6 +950,11 @@ def test_the_table(installed: Path) -> None:
         ["fused", "held", "0.0160"],
         ["fused", "(aware)", "strict"],
     ]
+
+
+def test_no_note_where_the_recording_names_such_memory(installed: Path) -> None:
+    file = polls(64, 64).write(installed.parent / "names.dma", HEADER | {"unheld_known": True})
+    assert "note:" not in said(file, "--policy", "fused")
 
 
 def test_notes_name_what_was_not_replayed(installed: Path) -> None:

@@ -278,6 +278,11 @@ bool programs_know_pages(const struct programs *of)
 	return true;
 }
 
+bool programs_know_unheld(const struct programs *of)
+{
+	return programs_know_pages(of);
+}
+
 bool programs_measure(struct programs *of, bool on)
 {
 	(void)of;

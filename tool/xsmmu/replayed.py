@@ -60,9 +60,9 @@ def traffic(result: Result) -> str:
 
 UNDERSTATED: Final = (
     "too few commands if the driver maps slab memory, as for heads of sent packets: the module cannot hold this memory "
-    "and flushes each unmap of it at once; a recording does not say which memory is slab"
+    "and flushes each unmap of it at once; this recording does not say which memory is slab"
 )
-"""Of a replay at level held."""
+"""Of a replay at level held, if the recorder did not know such memory."""
 
 
 def notes(results: Sequence[Result]) -> Iterator[str]:
@@ -76,7 +76,7 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _notes(result: Result) -> Iterator[str]:
-    if result["level"] == "held":
+    if result["level"] == "held" and not result["unheld_known"]:
         yield UNDERSTATED
     damage = result["damage"]
     if damage["cut"]:

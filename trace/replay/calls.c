@@ -36,6 +36,7 @@ static u32 folio_of(const struct part *part)
 	u32 folio = memory_folio(registers ? 0 : part->page, part_pages(part));
 
 	memory_at(folio)->registers = registers;
+	memory_at(folio)->unheld = part->flags & TRACE_UNHELD;
 	return folio;
 }
 

@@ -307,11 +307,22 @@ static u32 references(const struct unmapping *unmap)
 	return count;
 }
 
+static bool has_unheld(const struct unmapping *unmap)
+{
+	for (u32 i = 0; i < unmap->pages; i++)
+		if (memory_at(unmap->folios[i])->unheld)
+			return true;
+	return false;
+}
+
 static u32 how_of(const struct unmapping *unmap)
 {
 	u32 how = UNMAP_ROOM;
 
-	how |= references(unmap) > XS_HOLDS_MAX ? UNMAP_MANY : UNMAP_HOLDABLE;
+	if (references(unmap) > XS_HOLDS_MAX)
+		how |= UNMAP_MANY;
+	else if (!has_unheld(unmap))
+		how |= UNMAP_HOLDABLE;
 	if (unmap->now)
 		how |= UNMAP_NOW;
 	else if (replay.options.aware)

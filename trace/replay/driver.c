@@ -161,7 +161,7 @@ static void list_entry(const struct trace_event *event)
 		if (!list->parts)
 			replay_stop("no memory for a list of %u entries", list->room);
 	}
-	part.flags = list->event.flags;
+	part.flags = list->event.flags | (event->flags & TRACE_UNHELD);
 	if (part_pages(&part)) {
 		list->parts[list->count++] = part;
 	} else {

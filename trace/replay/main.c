@@ -280,7 +280,7 @@ static void read_header(const char *header)
 {
 	struct replay_options *options = &replay.options;
 	u64 page_bytes = field_of(header, "page_bytes", XS_PAGE_BYTES);
-	const char *pages;
+	const char *pages, *unheld;
 
 	if (page_bytes != XS_PAGE_BYTES)
 		replay_stop("the recording is of pages of %llu bytes, and only 4096 can be replayed: record on a kernel with such pages",
@@ -305,6 +305,8 @@ static void read_header(const char *header)
 			    (unsigned long long)options->memory_pages, REPLAY_MEMORY_MAX);
 	pages = value_in(header, "pages");
 	options->raw |= pages && !strncmp(pages, "\"raw\"", 5);
+	unheld = value_in(header, "unheld_known");
+	options->unheld_known = unheld && !strncmp(unheld, "true", 4);
 	if (!options->gap_ns)
 		options->gap_ns = 20000;
 }

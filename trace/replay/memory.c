@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See memory.h. */
+#include <xsmmu/slot.h>
+
 #include "checks.h"
 #include "replay.h"
 #include "memory.h"
@@ -105,7 +107,9 @@ void memory_put(u32 number)
 
 xs_ref_t xs_ref_of(u64 phys)
 {
-	return (xs_ref_t)((u64)memory_of(phys) << 3);
+	u32 folio = memory_of(phys);
+
+	return memory_at(folio)->unheld ? XS_REF_UNHELD : (xs_ref_t)((u64)folio << 3);
 }
 
 static u32 folio_of(xs_ref_t ref)

@@ -29,6 +29,7 @@
  * @registers:	of a device: there is no page that could go back to the allocator
  * @users:	IOVA pages whose unmap has not ended; only with checks (checks.h)
  * @out:	the allocator has given out the folio; only with checks
+ * @unheld:	by its last map: the module cannot hold the memory, such as slab pages
  */
 struct folio {
 	u64 key;
@@ -41,6 +42,7 @@ struct folio {
 	bool registers;
 	u32 users;
 	bool out;
+	bool unheld;
 };
 
 /* Number of the unmap that runs, whose driver has its references until the return; 0: none runs. */

@@ -33,6 +33,7 @@ enum { STATUS_BROKEN = 1, STATUS_USAGE = 2, STATUS_FILE = 3 };
  * @memory_pages: end of the recorded machine's memory, in pages
  * @repeat:	how often the recording is replayed
  * @check:	device whose engine the checkers of sim/check watch; REPLAY_DEVICES: none
+ * @unheld_known: the recording names the memory that the module cannot hold
  */
 struct replay_options {
 	const char *file;
@@ -48,6 +49,7 @@ struct replay_options {
 	u64 memory_pages;
 	u64 repeat;
 	u32 check;
+	bool unheld_known;
 };
 
 /*

@@ -97,6 +97,7 @@ static void print_options(void)
 		number("gap_ns", options->gap_ns);
 	close_object();
 	number("cpus", options->cpus);
+	truth("unheld_known", options->unheld_known);
 }
 
 static void print_work(u64 live)

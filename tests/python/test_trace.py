@@ -25,7 +25,7 @@ from tests.python import trace_traffic
 from tests.python.trace_traffic import LOST, MAP, POLL, Event, packed, unpacked
 
 from checks import trace as checks
-from xsmmu import trace
+from xsmmu import trace, trace_export
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
@@ -543,6 +543,17 @@ def test_a_name_of_a_file_cannot_command_the_terminal(program: Path, tmp_path: P
     assert r"red\x1b[31m\n" in made.stdout and "\x1b" not in made.stdout
 
 
+def test_info_counts_what_is_in_the_file(program: Path, tmp_path: Path) -> None:
+    """Gaps of all CPUs are, although they have no number; what stands for a damaged block is not."""
+    gap = Event(3 * SECOND, span=SECOND, cpu=0xFFFF, kind=LOST)
+    events = [Event(n * 20 * SECOND, kind=MAP) for n in range(3)]
+    head, first, _, third, end = blocks(write(program, tmp_path / "a", [events[0], gap, *events[1:]]))
+    (tmp_path / "a").write_bytes(head + first + third + end)
+    found = trace.info_of(tmp_path / "a")
+    assert (found.events, found.kinds, found.cpus) == (3, {"map": 2, "lost": 1}, {0: 2})
+    assert found.damage == trace.Damage(1)
+
+
 @pytest.mark.parametrize("name", ["numpy", "zstandard", "pyarrow", "bt2"])
 def test_a_missing_library_is_named(name: str, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(program, tmp_path / "a", [Event(0, kind=MAP)])
@@ -562,6 +573,24 @@ def test_perfetto(program: Path, tmp_path: Path) -> None:
     assert {event["ph"] for event in found} == {"b", "e", "i"}
     with pytest.raises(UserError, match="exists"):
         ran("export", str(tmp_path / "a"), "--to", "perfetto", "-O", str(tmp_path / "b"))
+
+
+def test_perfetto_of_a_failed_map(tmp_path: Path) -> None:
+    header = b'{"devices": [{"name": "0000:00:01.0"}]}'
+    failed = block(2, 1, 1, changed(2, 6))
+    (tmp_path / "a").write_bytes(block(1, 0, 0, header) + failed + block(3, 2, 0, b"{}"))
+    assert "1 events" in ran("export", str(tmp_path / "a"), "--to", "perfetto", "-O", str(tmp_path / "b"))
+    name, event = json.loads((tmp_path / "b").read_text())["traceEvents"]
+    assert (name["ph"], name["args"]["name"]) == ("M", "0000:00:01.0")
+    assert (event["ph"], event["name"]) == ("i", "map")
+
+
+def test_nothing_is_left_of_an_export_that_failed(tmp_path: Path) -> None:
+    for make in (Path.mkdir, Path.touch):
+        with pytest.raises(RuntimeError), trace_export._complete(tmp_path / "a") as part:
+            make(part)
+            raise RuntimeError
+    assert not [*tmp_path.iterdir()]
 
 
 def test_parquet(program: Path, tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ KINDS: Final = (
     *("iova_alloc", "iova_link", "iova_sync", "iova_unlink", "iova_free", "poll", "lost"),
 )
 LOST: Final = KINDS.index("lost")
+EVERY_CPU: Final = 0xFFFF
+"""CPU of an event `lost` that is of all CPUs."""
 
 FIELDS: Final = (
     *(("ns", "<u8"), ("iova", "<u8"), ("page", "<u8"), ("bytes", "<u8"), ("span", "<u8"), ("queue", "<u4")),
@@ -400,11 +402,12 @@ def info_of(path: Path) -> Info:
             if not found.events:
                 found.first_ns = int(events["ns"][0])
             found.last_ns = int(events["ns"][-1])
-            # A stand-in for a lost block is not in the file.
-            events = events[~lost | (events["bytes"] > 0)]
+            # A stand-in for a lost block is not in the file. A gap of all CPUs is, with or without a number.
+            of_all = events["cpu"] == EVERY_CPU
+            events = events[~lost | (events["bytes"] > 0) | of_all]
             found.events += len(events)
             found.kinds.update({KINDS[kind]: count for kind, count in _counts(events["kind"])})
-            found.cpus.update(dict(_counts(events["cpu"])))
+            found.cpus.update(dict(_counts(events["cpu"][events["cpu"] != EVERY_CPU])))
     found.summary, found.damage, found.file_bytes = recording.summary, recording.damage, recording.file_bytes
     return found
 

@@ -49,6 +49,18 @@ def test_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+def test_nothing_was_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = {**fake_recorder.SUMMARY["check"], "mapped_pages": [2, 0], "equal": False}
+    summary = {**fake_recorder.SUMMARY, "events": 0, "by_kind": {}, "check": nothing}
+    words = fake_recorder.install(tmp_path / "programs", monkeypatch, summary)
+    result = run("eth1", "-O", str(tmp_path / "a"), "--seconds", "1", "--ring-kib", "64")
+    assert "0 events in 2.0 s, 5 bytes\n" in result.stdout
+    assert "events: none: the devices have mapped nothing" in result.stdout
+    assert "ratio -)" in result.stdout
+    assert "--ring-kib 64" in words.read_text()
+
+
+@pytest.mark.usefixtures("kernel")
 def test_a_command_ends_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = fake_recorder.install(tmp_path / "programs", monkeypatch)
     mark = tmp_path / "mark"

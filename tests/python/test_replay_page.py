@@ -129,6 +129,30 @@ def test_each_recording_has_its_part() -> None:
     assert len(ids) == len({*ids}) == 12
 
 
+def test_each_figure_of_a_row_is_its_own() -> None:
+    made = result("fused", "held", 0.0156, 6400)
+    made["exposure_ns"] |= {"p50": 1200, "max": 71_000}
+    gauges = ("memory_held_pages", "table_pages", "iova_held_pages", "iova_mapped_pages")
+    made |= {name: {"max": 100 + at, "mean": 50 + at, "end": at} for at, name in enumerate(gauges)}
+    made |= {"pages_mapped": 4000, "pages_unmapped": 3000, "recording_ns": 1_500_000_000}
+    row = ["fused", "held", "0.0156", "1.20us", "6.40us", "71.0us", "100", "101", "333"]
+    assert replayed.row(made) == row
+    assert replayed.traffic(made) == "8 events in 1.500 s, 4,000 pages mapped, 3,000 unmapped"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"cut": True}, "the recording is cut: its end is missing"),
+        ({"blocks": 2, "bytes": 1234}, "2 damaged blocks (1,234 bytes) were left out"),
+        ({"lost_events": 5678}, "the recorder lost 5,678 events"),
+    ],
+)
+def test_damage_is_named(damage: dict[str, Any], said: str) -> None:
+    made = {**RESULTS[0], "not_replayed": {}, "damage": {**RESULTS[0]["damage"], **damage}}
+    assert [*replayed.notes([made])] == [said]
+
+
 # -- over time, lifetimes, auto ------------------------------------------------------------------
 
 
@@ -139,6 +163,15 @@ def test_timelines_have_words_and_a_row_for_each_policy() -> None:
     assert svg.count('class="area"') == 2 * (len(RESULTS) + 1)
     assert "Most in a step of 1.02us: 3 maps. Commands and held pages: kernel-strict: 1 and 3; " in svg
     assert [*map(float, re.findall(r'd="M([\d.]+)', svg))][:2] == [170.0, 515.0]
+
+
+def test_panels_of_a_column_have_one_scale() -> None:
+    most, half = ({**RESULTS[0], "timeline": {**RESULTS[0]["timeline"], "commands": [each]}} for each in (10, 5))
+    svg = replay_lines.timelines([most, half], 1)
+    areas = re.findall(r'd="M([\d.]+) ([\d.]+)V([\d.]+)', svg)
+    high = [float(bottom) - float(top) for x, bottom, top in areas if float(x) == 170]
+    # The maps of all policies, then the commands of each.
+    assert high == pytest.approx([replay_lines.HIGH, replay_lines.HIGH, replay_lines.HIGH / 2])
 
 
 def test_lifetimes_have_a_bar_for_each_power_of_two() -> None:

@@ -73,6 +73,13 @@ def test_nothing_runs_while_commands_are_printed(files: tuple[Path, Path], tmp_p
     assert not (tmp_path / "cache").exists()
 
 
+def test_results_of_another_program_are_not_used(files: tuple[Path, Path], tmp_path: Path) -> None:
+    assert "8 events" in run("replay", files[0], *WORDS)
+    program = tmp_path / "programs" / replay.PROGRAM
+    program.write_text(program.read_text().replace('"events": 8', '"events": 9'))
+    assert "9 events" in run("replay", files[0], *WORDS)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

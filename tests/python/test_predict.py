@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from tests.python import fake_model
 from tests.python.pages import Page
 
-from xsmmu import cluster, model_files, predict, predict_page, predicted
+from xsmmu import cluster, model_files, predict, predict_export, predict_page, predicted
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 
@@ -232,7 +234,7 @@ def test_a_sweep_that_takes_too_long_is_refused(files: Files, monkeypatch: pytes
         (("--sweep", "ring=0"), "--sweep ring: 0 packets is impossible: from 1 to 65536"),
         (("--sweep", "driver=mlx9"), "--sweep driver: 'mlx9' is none of none, page_pool"),
         (("--sweep", "ring=1", "--sweep", "ring=2"), "--sweep ring is given twice"),
-        (("--print", "slurm", "-o", "json"), "--print excludes --html, --dask and -o"),
+        (("--print", "slurm", "-o", "json"), "--print excludes --html, --parquet, --dask and -o"),
     ],
 )
 def test_what_is_refused(files: Files, more: tuple[str, ...], said: str) -> None:
@@ -288,3 +290,32 @@ def test_names_cannot_break_the_page(files: Files) -> None:
     scene = model_files.scene(*files)
     rows = found(files, "--policies", "fused")
     assert "<script>" not in predict_page.html(scene, rows)
+
+
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
+def test_a_row_has_flat_columns(files: Files) -> None:
+    (row,) = found(files, "--policies", "fused", "--sweep", "ring=64")
+    columns = dict(predict_export.flat(row))
+    wanted = {"policy": "fused", "at_ring": 64, "throughput_gbps_determined": True, "limits_walks": 0.75}
+    assert wanted.items() <= columns.items()
+    assert not [value for value in columns.values() if isinstance(value, dict | list)]
+
+
+def test_the_library_and_the_place_are_checked_first(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
+    assert refused(files, "--parquet", files[0]).code == "file-exists"
+    assert refused(files, "--parquet", "/nowhere/a.parquet").code == "bad-value"
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "pip install pyarrow" in refused(files, "--parquet", tmp_path / "a.parquet").message
+    assert runs(files) == 0
+
+
+def test_parquet(files: Files, tmp_path: Path) -> None:
+    table = pytest.importorskip("pyarrow.parquet")
+    said(files, "--policies", "fused,lazy", "--sweep", "flows=1,2", "--parquet", tmp_path / "a.parquet")
+    rows = table.read_table(tmp_path / "a.parquet").to_pylist()
+    assert [(row["policy"], row["at_flows"]) for row in rows] == [(p, f) for f in (1, 2) for p in ("fused", "lazy")]

@@ -23,7 +23,7 @@ from typing import Final
 
 import click
 
-from xsmmu import cluster, guide, model_files, output, predict_page, predicted, programs, units, virtual
+from xsmmu import cluster, guide, model_files, output, predict_export, predict_page, predicted, programs, units, virtual
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.model_files import Scene, Value
 from xsmmu.predicted import OFF
@@ -300,6 +300,7 @@ def plan_words(machine: Path, workload: Path, driver: Path | None, seeds: int, t
 @click.option("--cache", "kept", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
 @click.option("--long", is_flag=True, help="Begin a sweep that takes more than an hour.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Also write a page with plots.")
+@click.option("--parquet", "columns", type=click.Path(path_type=Path), help="Also write a table for other programs.")
 @click.option(
     "--print", "printed", type=click.Choice([*units.PRINTED]), help="Print a command for each point, for a cluster."
 )
@@ -318,6 +319,7 @@ def predict(
     kept: Path | None,
     long: bool,
     page: Path | None,
+    columns: Path | None,
     printed: str | None,
     address: str | None,
     form: str,
@@ -348,15 +350,18 @@ def predict(
     plan = Plan(scene, sets, seeds, time_ms, not sweep, words)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
     if printed:
-        if page or address or form != "table":
+        if page or columns or address or form != "table":
             raise UserError(
-                "--print excludes --html, --dask and -o: run the same command without --print later", code="usage"
+                "--print excludes --html, --parquet, --dask and -o: run the same command without --print later",
+                code="usage",
             )
         for unit in units_of(plan, names, sweep):
             click.echo(units.wrapped(words_of(unit, folder), printed))
         return
     if page:
         predict_page.PAGE.check(page, [part.file for part in scene.parts])
+    if columns:
+        predict_export.check(columns)
     tool = programs.find(PROGRAM)
     if address:
         found = predict_on(address, [*units_of(plan, names, sweep)], Cache(folder), tool)
@@ -366,6 +371,8 @@ def predict(
     results = [summary(unit, result) for unit, result in found.items()]
     if page:
         predict_page.write(page, scene, results)
+    if columns:
+        predict_export.parquet(results, columns)
     if form == "table":
         predicted.print_table(scene, results)
     else:

@@ -273,10 +273,22 @@ def check_identity_later(program: Path, folder: Path) -> None:
     assert sum(event.iova == each for event, each in zip(others, phys, strict=True)) < 10
 
 
+def check_killed(program: Path, folder: Path) -> None:
+    """A recorder that is killed loses the events of ten seconds at most, also of a quiet device."""
+    file = folder / "killed"
+    lines = [line(5 * MS), line(6 * MS), line(3000 * MS)]
+    subprocess.run(
+        [program, file, "60"], input="\n".join([*lines, "11500000000 kill"]), text=True, check=True, timeout=60
+    )
+    with trace.Recording(Path(f"{file}.part")) as recording:
+        assert sum(len(part) for part in recording.events()) == 3
+        assert recording.damage == trace.Damage(cut=True)
+
+
 CHECKS: tuple[Check, ...] = (
     *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
     *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
-    check_identity_later,
+    *(check_identity_later, check_killed),
 )
 
 

@@ -13,6 +13,7 @@
  *   TIME stop CPU, TIME go CPU	the ring begins, or does not, with an unfinished event
  *   TIME missed CALLS	the kernel passed so many more calls to no program
  *   TIME off, TIME on	the limit of the overhead is reached, or not any more
+ *   TIME kill	the recorder is killed
  *   TIME identity	the group of device 0 translates no more
  *   TIME count CPU MAPS BYTES UNMAPS BYTES	calls that iommu:map and iommu:unmap have counted
  *
@@ -97,6 +98,8 @@ static void act(const char *word, const uint64_t *n)
 		missed += n[0];
 	} else if (!strcmp(word, "on") || !strcmp(word, "off")) {
 		overhead.is_on = !strcmp(word, "on");
+	} else if (!strcmp(word, "kill")) {
+		_exit(0);
 	} else if (!strcmp(word, "identity")) {
 		strcpy(type, "identity");
 	} else if (!strcmp(word, "count")) {

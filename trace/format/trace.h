@@ -120,6 +120,19 @@ bool trace_write(struct trace_writer *writer, const struct trace_event *event,
 		 struct trace_error *error);
 
 /**
+ * trace_flush - write the events that have waited for ten seconds
+ * @writer: writer
+ * @ns: now; trace_write() does the same with the time of its event
+ * @error: set on failure
+ *
+ * So a recorder that is killed loses the events of ten seconds at most, also if its devices are
+ * quiet.
+ *
+ * Return: false if the disk is full.
+ */
+bool trace_flush(struct trace_writer *writer, uint64_t ns, struct trace_error *error);
+
+/**
  * trace_finish - write what is left and the summary, and give the file its name
  * @writer: writer, which is freed
  * @summary: JSON text: totals, lost events, overhead

@@ -220,16 +220,22 @@ static bool is_valid(const struct trace_writer *writer, const struct trace_event
 	return false;
 }
 
+bool trace_flush(struct trace_writer *writer, uint64_t ns, struct trace_error *error)
+{
+	if (!writer->count || ns < writer->events[0].ns || ns - writer->events[0].ns < BLOCK_NS)
+		return true;
+	return write_events(writer, error);
+}
+
 bool trace_write(struct trace_writer *writer, const struct trace_event *event,
 		 struct trace_error *error)
 {
 	if (!is_valid(writer, event, error))
 		return false;
-	if (writer->count == TRACE_BLOCK_EVENTS ||
-	    (writer->count && event->ns - writer->events[0].ns >= BLOCK_NS)) {
-		if (!write_events(writer, error))
-			return false;
-	}
+	if (writer->count == TRACE_BLOCK_EVENTS && !write_events(writer, error))
+		return false;
+	if (!trace_flush(writer, event->ns, error))
+		return false;
 	writer->events[writer->count++] = *event;
 	writer->last_ns = event->ns;
 	return true;

@@ -361,6 +361,8 @@ static bool record(struct session *session, struct trace_error *error)
 			note_devices(session);
 			note_changes(session);
 			print_progress(session, now);
+			if (!trace_flush(session->writer, now - session->begin, error))
+				return false;
 		}
 		if (!session->merge || !merge_is_full(session->merge))
 			nanosleep(&tick, NULL);

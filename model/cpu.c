@@ -154,15 +154,14 @@ static u64 clean_sent(struct core *core, u64 ns)
 	}
 	core->sent_first = (core->sent_first + 1) % core->sent_room;
 	core->sent_count--;
-	return dma_unmap(ns, first->iova, 1, NET_ACK_BYTES);
+	return model.params.aware ? dma_unmap_later(ns, first->iova, NET_ACK_BYTES) :
+				    dma_unmap(ns, first->iova, 1, NET_ACK_BYTES);
 }
 
 static u64 end_poll(struct core *core, u32 at, u64 ns)
 {
 	ns = net_poll_end(ns, at, core->done);
-	if (driver()->end)
-		ns = driver()->end(ns, at);
-	ns = dma_poll_end(ns);
+	ns = dma_poll_end(driver_end(ns, at));
 	core->phase = PHASE_BEGIN;
 	if (!core->done)
 		return ns;

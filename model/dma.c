@@ -359,14 +359,15 @@ static void keep_for_flush(u64 iova)
 	cpu->later[cpu->later_count++] = iova;
 }
 
-u64 dma_unmap_later(u64 ns, u64 iova)
+u64 dma_unmap_later(u64 ns, u64 iova, u32 bytes)
 {
 	now_ns = ns;
 	if (model.params.side == SIDE_OFF)
 		return ns;
 	now_ns += unmap_ns();
+	if (copies(bytes))
+		return now_ns;
 	counts.unmapped++;
-	expose_later(1);
 	if (kernel)
 		keep_for_flush(iova);
 	else
@@ -388,7 +389,6 @@ u64 dma_flush(u64 ns)
 	if (!cpu->later_count)
 		return now_ns;
 	now_ns = queue_send_domain(now_ns + model.params.flush_ns);
-	expose(running_cpu, ~0ULL);
 	while (cpu->later_count)
 		kernel_free(kernel, cpu->later[--cpu->later_count], 1);
 	return now_ns;

@@ -6,6 +6,12 @@
 #include "model.h"
 #include "page.h"
 
+/* Threshold of xSMMU's list (CLAIMS A), and of a batch of the engine. */
+#define PENDING_PAGES	1024u
+
+/* Pages that are unmapped and not flushed, by queue. */
+static struct page_ring *pending;
+
 const struct driver_ops *driver(void)
 {
 	static const struct driver_ops *const all[DRIVER_COUNT] = {
@@ -18,6 +24,45 @@ const struct driver_ops *driver(void)
 	};
 
 	return all[model.params.driver];
+}
+
+void driver_init(void)
+{
+	pending = model_new(model.params.queues, sizeof(*pending));
+	for (u64 i = 0; i < model.params.queues; i++)
+		page_ring_init(&pending[i], PENDING_PAGES);
+	if (driver()->init)
+		driver()->init();
+}
+
+/* Pages that are unmapped together are flushed once, and only then let go. */
+u64 driver_end(u64 ns, u32 queue)
+{
+	u32 page;
+
+	if (!pending[queue].count && !model.params.aware)
+		return ns;
+	ns = dma_flush(ns);
+	while (page = page_ring_get(&pending[queue]), page != PAGE_NONE)
+		ns = driver_let_go(ns, page);
+	return ns;
+}
+
+u64 driver_unmap_later(u64 ns, u32 page)
+{
+	u32 queue = page_at(page)->queue;
+
+	ns = dma_unmap_later(ns, page_at(page)->iova, DMA_WHOLE);
+	page_ring_put(&pending[queue], page);
+	return pending[queue].count == PENDING_PAGES ? driver_end(ns, queue) : ns;
+}
+
+u64 driver_unmap(u64 ns, u32 page)
+{
+	if (model.params.aware)
+		return driver_unmap_later(ns, page);
+	ns = dma_unmap(ns, page_at(page)->iova, 1, DMA_WHOLE);
+	return driver_let_go(ns, page);
 }
 
 u64 driver_new_page(u64 ns, u32 queue, u32 *page)

@@ -36,14 +36,12 @@ struct descriptor {
  * @fill:	give a descriptor a mapped page at place @i; called for all places in order
  * @release:	a descriptor gives up the page at place @i; called for all places in order
  * @unref:	the stack has dropped the last reference of a page that the driver does not own
- * @end:	a poll ends; may be NULL
  */
 struct driver_ops {
 	void (*init)(void);
 	u64 (*fill)(u64 ns, u32 queue, struct descriptor *descriptor, u32 i);
 	u64 (*release)(u64 ns, u32 queue, struct descriptor *descriptor, u32 i);
 	u64 (*unref)(u64 ns, u32 page);
-	u64 (*end)(u64 ns, u32 queue);
 };
 
 /* No recycling: a page is mapped for each use. */
@@ -69,19 +67,29 @@ extern const struct driver_ops driver_half_pages;
 /* F&S and FANDS: a range of IOVA for a descriptor, which is unmapped as a whole; no recycling. */
 extern const struct driver_ops driver_fands;
 
-/* xSMMU: mlx5's cache; pages that leave it are on a list that is flushed at the end of a poll. */
+/* xSMMU: mlx5's cache; pages that leave it wait on a list for a flush at the end of the poll. */
 extern const struct driver_ops driver_xsmmu;
 
 /* The point's driver. */
 const struct driver_ops *driver(void);
 
+void driver_init(void);
+
+/* A poll ends. */
+u64 driver_end(u64 ns, u32 queue);
+
 /*
- * Common parts. driver_new_page() allocates and maps a page; driver_let_go() ends the driver's
- * ownership, and frees the page if the stack has no reference; driver_free_page() frees.
+ * Common parts. driver_new_page() allocates and maps a page. driver_unmap() unmaps a page and lets
+ * go of it: at once, or with a batch-aware driver at the end of the poll, after one flush.
+ * driver_let_go() ends the driver's ownership, and frees the page if the stack has no reference.
  */
 u64 driver_new_page(u64 ns, u32 queue, u32 *page);
+u64 driver_unmap(u64 ns, u32 page);
 u64 driver_let_go(u64 ns, u32 page);
 u64 driver_free_page(u64 ns, u32 page);
+
+/* As driver_unmap() with a batch-aware driver. */
+u64 driver_unmap_later(u64 ns, u32 page);
 
 /*
  * struct page_ring - a first-in-first-out ring of pages

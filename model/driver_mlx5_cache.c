@@ -37,8 +37,7 @@ static u64 release(u64 ns, u32 queue, struct descriptor *descriptor, u32 i)
 
 	if (driver_cache_put(queue, page))
 		return ns;
-	ns = dma_unmap(ns, page_at(page)->iova, 1, DMA_WHOLE);
-	return driver_let_go(ns, page);
+	return driver_unmap(ns, page);
 }
 
 const struct driver_ops driver_mlx5_cache = {

@@ -14,8 +14,7 @@ static u64 release(u64 ns, u32 queue, struct descriptor *descriptor, u32 i)
 {
 	u32 page = descriptor->pages[i];
 
-	ns = dma_unmap(ns, page_at(page)->iova, 1, DMA_WHOLE);
-	return driver_let_go(ns, page);
+	return driver_unmap(ns, page);
 }
 
 const struct driver_ops driver_none = {

@@ -32,8 +32,7 @@ static u64 put(u64 ns, u32 page)
 {
 	if (page_ring_put(&pools[page_at(page)->queue], page))
 		return ns;
-	ns = dma_unmap(ns, page_at(page)->iova, 1, DMA_WHOLE);
-	return driver_free_page(ns, page);
+	return driver_unmap(ns, page);
 }
 
 static u64 release(u64 ns, u32 queue, struct descriptor *descriptor, u32 i)

@@ -81,8 +81,7 @@ static void init(void)
 	nic_init();
 	dma_age();
 	link_init();
-	if (driver()->init)
-		driver()->init();
+	driver_init();
 	cpu_init();
 	nic_start();
 	net_init();

@@ -35,7 +35,7 @@ COUNTERS: Final = ("iotlb", "l1", "l3")
 LIMIT: Final = 0.10
 HOPELESS: Final = 0.30
 """A candidate whose first points are so far off is not run further."""
-TIME_MS: Final = 60
+TIME_MS: Final = 40
 SEEDS: Final = (1, 2, 3)
 KEPT: Final = 16
 PARENTS: Final = 6
@@ -113,15 +113,22 @@ class Search:
 
     def drawn(self, chance: random.Random) -> Values:
         """Any set."""
-        return {name: _drawn(low, high, chance.random()) for name, (low, high) in self.ends.items()}
+        return self.whole({name: _drawn(low, high, chance.random()) for name, (low, high) in self.ends.items()})
+
+    def whole(self, values: Values) -> Values:
+        """The set with an IOTLB that has whole sets of ways."""
+        ways = int(self.scene.values()["iotlb_ways"])
+        if "iotlb_entries" in values:
+            values["iotlb_entries"] -= values["iotlb_entries"] % ways
+        return values
 
     def changed(self, values: Mapping[str, int], chance: random.Random, width: float) -> Values:
         """A set near another."""
-        found = {}
+        found: Values = {}
         for name, (low, high) in self.ends.items():
             step = chance.gauss(0, width)
             found[name] = min(high, max(low, round(values[name] * (1 + step) + chance.choice((-1, 0, 1)))))
-        return found
+        return self.whole(found)
 
 
 def _drawn(low: int, high: int, place: float) -> int:
@@ -147,7 +154,7 @@ def searched(search: Search, first: int, rounds: int, children: int) -> list[Can
         made = [search.changed(best[i % len(best)].values, chance, width) for i in range(children)]
         found += search.all_tried(made, SEEDS[:1])
     found.sort(key=lambda each: each.score)
-    checked = search.all_tried([each.values for each in found[: 2 * KEPT]], SEEDS)
+    checked = search.all_tried([each.values for each in found[:KEPT]], SEEDS)
     return sorted((each for each in checked if each.worst <= LIMIT), key=lambda each: each.score)[:KEPT]
 
 

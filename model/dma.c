@@ -484,8 +484,8 @@ static void rest(void)
 
 /*
  * Traffic leaves IOVAs in the allocator's caches in an order in which few neighbours are together:
- * as many as drivers use, and aged_pages, are taken and given back in runs of aged_run, which are in
- * any order.
+ * as many as drivers use, and aged_pages, are taken and given back in runs of aged_run, in an order
+ * that is drawn.
  */
 void dma_age(void)
 {

@@ -38,8 +38,9 @@ u64 dma_map(u64 ns, u64 phys, u32 pages, u32 bytes, u64 *iova);
 u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes);
 
 /*
- * Unmap without an invalidation: the caller keeps the memory until dma_flush() returns, so nothing is
- * exposed. In the kernel's modes this is the fork's (CLAIMS A): dma_flush() sends a domain-selective command.
+ * Unmap without an invalidation: the caller keeps the memory until dma_flush() returns, so nothing
+ * is exposed. In the kernel's modes this is the fork's (CLAIMS A): dma_flush() sends a
+ * domain-selective command.
  */
 u64 dma_unmap_later(u64 ns, u64 iova, u32 bytes);
 u64 dma_flush(u64 ns);

@@ -72,7 +72,7 @@ tool() {
 	# From here on the installed tool makes its own man pages and completion.
 	export PYTHONPATH="$destdir$prefix/share/xsmmu" PYTHONDONTWRITEBYTECODE=1
 	"$python" tool/manpages.py "$destdir$prefix/share/man" tool/xsmmu.conf.5
-	for page in levels tool use; do
+	for page in levels record replay tool trace use; do
 		copy_as docs/$page.md "$prefix/share/doc/xsmmu/$page.md"
 	done
 	completion bash "$prefix/share/bash-completion/completions/xsmmu"

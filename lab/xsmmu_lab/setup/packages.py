@@ -12,7 +12,7 @@ from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, host, model, replay, root, trace
 
-_DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
+_DOCS = tuple(f"docs/{name}.md" for name in ("levels", "record", "replay", "tool", "trace", "use"))
 PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "model", "tool", "trace", *_DOCS)
 """The sources of the packages."""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -878,10 +879,9 @@ def _outcome(player: Player, file: Path, *words: str) -> Any:
     return found
 
 
-def checked(player: Player, folder: Path, words: Sequence[str]) -> list[str]:
+def checked(player: Player, file: Path, words: Sequence[str]) -> list[str]:
     """Why replays with these words fail."""
-    file = written(folder / "work.dma", 30_000)
-    for_policies = (("fused", ()), ("fands", ()), ("xsmmu", ("--batch-pages", "100")))
+    for_policies = (("fused", ()), ("fands", ()), ("xsmmu", ("--batch-pages", "20")))
     made = [_outcome(player, file, policy, *words, *more) for policy, more in for_policies]
     return [each for each in made if isinstance(each, str)]
 
@@ -902,8 +902,9 @@ def test_a_planted_bug_is_found(mutant: Mutant, right: Any, tmp_path: Path) -> N
     with MUTANTS.planted(mutant) as source_dir:
         player = Player(replay.compiled(("-O1", "-Wno-error"), source_dir))
     if mutant.words:
-        assert not checked(player, tmp_path, ())
-        assert any("checker " in each for each in checked(player, tmp_path, mutant.words))
+        file = written(tmp_path / "work.dma", 30_000)
+        assert not checked(player, file, ())
+        assert any("checker " in each for each in checked(player, file, mutant.words))
         return
     found = figures(player, tmp_path)
     if mutant.file.startswith("core/"):
@@ -999,6 +1000,26 @@ def test_other_work_is_kept_if_one_fails(installed: Path, tmp_path: Path) -> Non
     bad.write_bytes(b"not a recording")
     assert refused(installed, bad, "--policy", "fused", "--jobs", "1").code == "bad-recording"
     assert len([*command.cache_folder().iterdir()]) == 1
+
+
+def test_a_full_disk_is_told(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("xsmmu.units.os.fsync", full)
+    error = refused(installed, "--policy", "fused", "--jobs", "1")
+    assert "(No space left on device): make room, or choose a folder with --cache" in error.message
+    assert [*command.cache_folder().iterdir()] == []
+
+
+def test_a_recording_without_events(installed: Path) -> None:
+    whole = installed.read_bytes()
+    installed.write_bytes(whole[:-20])
+    lines = said(installed, "--policy", "strict").splitlines()
+    assert "note: the recording is cut: its end is missing" in "\n".join(lines)
+    header = whole.index(b"XSMMU", 8) - 1
+    installed.write_bytes(whole[:header])
+    assert "note: the recording has no events: nothing was replayed" in said(installed, "--policy", "strict")
 
 
 def test_errors_say_what_to_do(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,8 +79,10 @@ def _notes(result: Result) -> Iterator[str]:
     if result["level"] == "held" and not result["unheld_known"]:
         yield UNDERSTATED
     damage = result["damage"]
+    if not result["events"]:
+        yield "the recording has no events: nothing was replayed"
     if damage["cut"]:
-        yield "the recording is cut: its end is missing"
+        yield "the recording is cut: its end is missing, and what stands behind the last whole block is left out"
     if damage["blocks"]:
         yield f"{damage['blocks']:,} damaged blocks ({damage['bytes']:,} bytes) were left out"
     if damage["lost_events"]:

@@ -106,6 +106,16 @@ class Cache:
     def put(self, key: str, result: Result) -> None:
         """Keep a result; readers see a whole file or none."""
         text = json.dumps(result)
+        try:
+            self._write(key, text)
+        except OSError as error:
+            raise UserError(
+                f"cannot write a result in {self.folder} ({error.strerror}): make room, or choose a folder with "
+                "--cache; results that are there stay",
+                code="no-file",
+            ) from None
+
+    def _write(self, key: str, text: str) -> None:
         handle, name = tempfile.mkstemp(dir=self.folder, prefix=f".{key}.")
         try:
             with os.fdopen(handle, "w") as stream:

@@ -80,7 +80,9 @@ class Points:
         if scene is None:
             return None
         sets = model_files.sets(scene.ranged(), self.fits)
-        return predict.Unit(predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False), point.policy, point.changes)
+        best = model_files.best(scene, self.fits)
+        plan = predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False, best=best)
+        return predict.Unit(plan, point.policy, point.changes)
 
     def run(self, points: Iterable[Point]) -> dict[Point, predicted.Columns]:
         """The figures of each point."""

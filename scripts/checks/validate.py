@@ -59,7 +59,7 @@ def validate(accept: str | None, jobs: int) -> int:
         click.echo(f"not as in version {all_[-1].number}: {each}", err=True)
     if accept:
         files.replace(PAGE, text)
-    elif PAGE.read_text() != text:
+    elif not PAGE.exists() or PAGE.read_text() != text:
         click.echo(f"{PAGE.relative_to(PROJECT)} is not this output: make validate ACCEPT='REASON' writes it", err=True)
         return 1
     return 1 if wrong else 0

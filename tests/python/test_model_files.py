@@ -139,6 +139,18 @@ def test_a_fit_changes_what_has_a_range_alone(files: tuple[Path, Path]) -> None:
     assert 1 <= int(model_files.sets(scene, [{"walkers": 50}])[0]["walkers"]) <= 8
 
 
+def test_the_fitted_machine_has_the_values_of_the_best_fit(files: tuple[Path, Path]) -> None:
+    change(files[0], "value = 2,", RANGE)
+    fits: list[dict[str, int | str]] = [{"walkers": 5, "table_read_ns": 300}, {"walkers": 6}]
+    assert model_files.best(model_files.scene(*files), fits) == {}
+    fitted = model_files.folder() / "machines/cascade-lake.toml"
+    fitted.parent.mkdir()
+    files[0].rename(fitted)
+    scene = model_files.scene(fitted, files[1])
+    assert model_files.best(scene, fits) == {"walkers": 5}
+    assert model_files.best(scene, []) == {}
+
+
 def test_an_impossible_fit_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     del files
     known = model_files.parameters()

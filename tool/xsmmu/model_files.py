@@ -22,7 +22,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -301,6 +301,8 @@ def _driver(machine: Described) -> Path:
 # -- sets that fit ---------------------------------------------------------------------------------
 
 Set = Mapping[str, Value]
+FITTED: Final = "cascade-lake"
+"""The machine of the fit."""
 SAMPLES: Final = 8
 """Sets for a scene if no fit has any."""
 
@@ -318,6 +320,14 @@ def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
                 raise UserError(f"{file}: set {number + 1}: {name}: {fault}", code="bad-model")
         found.append(values)
     return found
+
+
+def best(found: Scene, fitted: Sequence[Set]) -> dict[str, Value]:
+    """The values of the fitted machine: those of the best fit, which is the first. Nothing for other machines."""
+    if not fitted or found.machine.file.resolve() != (folder() / f"machines/{FITTED}.toml").resolve():
+        return {}
+    ends = found.ranged()
+    return {name: value for name, value in fitted[0].items() if name in ends and _within(value, ends[name])}
 
 
 def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> list[dict[str, Value]]:

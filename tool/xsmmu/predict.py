@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -59,13 +59,15 @@ class Plan:
     seeds: int
     time_ms: int
     with_lifts: bool
+    best: Mapping[str, Value] = field(default_factory=dict)
+    """Values of the fit, in the place of the files'."""
     words: Sequence[str] = ()
     """Words of a command for these files and numbers."""
 
     @cached_property
     def values(self) -> dict[str, Value]:
         """The parameters, before a unit changes some."""
-        return self.scene.values()
+        return {**self.scene.values(), **self.best}
 
 
 @dataclass(frozen=True)
@@ -345,9 +347,10 @@ def predict(
         raise UserError("name a machine and a workload: --machine M.toml --workload W.toml", code="usage")
     scene = model_files.scene(machine, workload, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
-    sets = model_files.sets(scene.ranged(), model_files.fits(scene.known))
+    fits = model_files.fits(scene.known)
+    sets, best = model_files.sets(scene.ranged(), fits), model_files.best(scene, fits)
     words = plan_words(machine, workload, driver, seeds, time_ms)
-    plan = Plan(scene, sets, seeds, time_ms, not sweep, words)
+    plan = Plan(scene, sets, seeds, time_ms, not sweep, best, words)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
     if printed:
         if page or columns or address or form != "table":

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.python.test_trace import block
 from tests.python.trace_traffic import ENTRY, LOST, MAP, MAP_LIST, POLL, UNMAP, UNMAP_LIST, Event
 
 from checks.mutants import Mutant, Mutants
@@ -313,6 +314,26 @@ def test_page_frame_numbers_are_for_the_owner(program: Path, tmp_path: Path) -> 
         file = tmp_path / f"file{len(words)}"
         subprocess.run([program, file, "0.1", *words], input="", check=True, timeout=60, umask=0o026, text=True)
         assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+@pytest.fixture(scope="session")
+def parts() -> Path:
+    """Parts of the recorder that need no kernel."""
+    files = ["tests/trace/record_parts.c", *(f"{setup.RECORD}/{part}.c" for part in ("print", "tally", "device"))]
+    return setup.compiled("record-parts", files, parts=MUTANTS.parts)
+
+
+def test_text_of_a_recording_cannot_command_the_terminal(parts: Path, tmp_path: Path) -> None:
+    text = b'{"a":"\x1b[31m\x7f\n"}'
+    (tmp_path / "a").write_bytes(block(1, 0, 0, text) + block(3, 1, 0, text))
+    said = subprocess.run([parts, "print", tmp_path / "a"], capture_output=True, text=True, check=True).stdout
+    assert said == '# {"a":"?[31m??"}\n# ns cpu device kind iova bytes\n# {"a":"?[31m??"}\n'
+
+
+@pytest.mark.parametrize("name", [".", "..", "", "/", "0000:00:00.0/..", "0000:ff:1f.7", "x" * 99])
+def test_what_is_no_device_is_refused(parts: Path, name: str) -> None:
+    done = subprocess.run([parts, "device", name], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.startswith("there is no PCI device")
 
 
 # -- trace_pipe ------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ bool device_read(struct device *device, const char *name, struct trace_error *er
 	memset(device, 0, sizeof(*device));
 	if (strlen(name) < sizeof(device->name))
 		snprintf(device->name, sizeof(device->name), "%s", name);
-	if (!device->name[0] || strchr(name, '/') || !device_exists(device)) {
+	if (!strchr(device->name, ':') || strchr(name, '/') || !device_exists(device)) {
 		snprintf(error->text, sizeof(error->text),
 			 "there is no PCI device %.40s: lspci -D lists them", name);
 		return false;

@@ -19,6 +19,15 @@ static void print_event(const struct trace_event *event)
 	       event->flags & TRACE_UNHELD ? " unheld" : "");
 }
 
+/* Text of a file, which may be anybody's: control characters are for terminals. */
+static void print_text(const char *text)
+{
+	printf("# ");
+	for (; *text; text++)
+		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+	putchar('\n');
+}
+
 bool print_recording(const char *file, struct trace_error *error)
 {
 	struct trace_reader *reader = trace_open(file, error);
@@ -27,7 +36,8 @@ bool print_recording(const char *file, struct trace_error *error)
 
 	if (!reader)
 		return false;
-	printf("# %s\n# ns cpu device kind iova bytes\n", trace_header(reader));
+	print_text(trace_header(reader));
+	printf("# ns cpu device kind iova bytes\n");
 	while (trace_next(reader, &event))
 		print_event(&event);
 	damage = trace_damage(reader);
@@ -35,7 +45,7 @@ bool print_recording(const char *file, struct trace_error *error)
 		printf("# %" PRIu64 " damaged blocks, %" PRIu64 " bytes\n", damage->blocks,
 		       damage->bytes);
 	if (trace_summary(reader))
-		printf("# %s\n", trace_summary(reader));
+		print_text(trace_summary(reader));
 	trace_close(reader);
 	return true;
 }

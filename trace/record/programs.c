@@ -75,7 +75,7 @@ static void failed(struct trace_error *error, const char *what, int code)
 	if (code == -EPERM || code == -EACCES)
 		snprintf(
 			error->text, sizeof(error->text),
-			"%s: %s: record as root, or with the capabilities BPF and PERFMON; the kernel may also be locked down (/sys/kernel/security/lockdown)",
+			"%s: %s: record as root, or with the capabilities BPF and PERFMON; see also /sys/kernel/security/lockdown",
 			what, strerror(-code));
 	else
 		snprintf(error->text, sizeof(error->text), "%s: %s: %.100s", what, strerror(-code),

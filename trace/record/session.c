@@ -468,10 +468,10 @@ static void open_tracepoints(struct session *session, struct trace_error *error)
 		fprintf(stderr, "xsmmu-record: BPF: %s; tracepoints are recorded, without %s\n",
 			error->text, TRACEFS_MISSING);
 	} else {
-		char first[160];
+		char first[186];
 
-		snprintf(first, sizeof(first), "%.159s", error->text);
-		snprintf(error->text, sizeof(error->text), "%s; and %.80s", first, second.text);
+		snprintf(first, sizeof(first), "%.185s", error->text);
+		snprintf(error->text, sizeof(error->text), "%s; and %.60s", first, second.text);
 	}
 }
 

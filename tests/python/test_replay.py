@@ -736,7 +736,7 @@ def test_a_recording_cannot_take_all_memory(player: Player, tmp_path: Path) -> N
     """The limit is there before the file is opened; without memory the place in the file is named."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    argv = [player.program, pipe, "--policy", "fused"]
+    argv = [str(player.program), str(pipe), "--policy", "fused"]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process, pipe.open("wb"):
         limit, _ = resource.prlimit(process.pid, resource.RLIMIT_AS)
     assert process.returncode == 3
@@ -745,7 +745,7 @@ def test_a_recording_cannot_take_all_memory(player: Player, tmp_path: Path) -> N
     for number in range(20):
         made.map_list(number * 2000, (1 << 28,) * 64)
     file = made.write(tmp_path / "a.dma")
-    argv = ["prlimit", f"--as={256 << 20}", player.program, file, "--policy", "fused"]
+    argv = ["prlimit", f"--as={256 << 20}", str(player.program), str(file), "--policy", "fused"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "no memory for the shadow page table, at event" in done.stderr

@@ -22,7 +22,7 @@ def run(address: str, commands: Sequence[Sequence[str]]) -> None:
     """Run all commands on the cluster; the first failure cancels those that have not begun."""
     distributed = library("distributed", "apt install python3-distributed")
     try:
-        client = distributed.Client(address, timeout=TIMEOUT_S, set_as_default=False)
+        client = distributed.Client(address, timeout=TIMEOUT_S)
     except (OSError, ValueError) as error:
         raise UserError(
             f"no Dask scheduler answers at {address} ({error}): start one, or correct the address", code="no-cluster"

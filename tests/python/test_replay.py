@@ -881,7 +881,7 @@ def _outcome(player: Player, file: Path, *words: str) -> Any:
 
 def checked(player: Player, file: Path, words: Sequence[str]) -> list[str]:
     """Why replays with these words fail."""
-    for_policies = (("fused", ()), ("fands", ()), ("xsmmu", ("--batch-pages", "20")))
+    for_policies = (("fused", ()), ("fands", ()), ("lazy", ()), ("xsmmu", ("--batch-pages", "20")))
     made = [_outcome(player, file, policy, *words, *more) for policy, more in for_policies]
     return [each for each in made if isinstance(each, str)]
 

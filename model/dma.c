@@ -48,6 +48,7 @@ static struct xs_engine *engine;
 static struct kernel *kernel;
 static u64 now_ns;	/* time of the running CPU, within a call */
 static bool trims;
+static bool immediate;	/* the unmap in progress was flushed */
 static bool ages;	/* nothing is invalidated yet */
 
 /* ---- exposure ---- */
@@ -165,7 +166,9 @@ static void backend_misuse(void *data, const struct xs_misuse *misuse)
 static void backend_flushed(void *data, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			    const struct xs_commands *sent, u64 oldest_ns)
 {
-	if (cause != XS_FLUSH_UNMAP)
+	if (cause == XS_FLUSH_UNMAP)
+		immediate = true;
+	else
 		expose(cpu, pages);
 }
 
@@ -326,8 +329,6 @@ static void trim(void)
 
 u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes)
 {
-	u64 immediate = counts.commands_page;
-
 	now_ns = ns;
 	if (model.params.side == SIDE_OFF)
 		return ns;
@@ -335,15 +336,16 @@ u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes)
 	if (copies(bytes))
 		return now_ns;
 	counts.unmapped += pages;
+	if (defers())
+		expose_later(pages);
 	if (kernel) {
-		if (defers())
-			expose_later(pages);
 		kernel_unmap(kernel, iova, pages, true);
 		return now_ns;
 	}
+	immediate = false;
 	path_unmap(engine, iova << XS_PAGE_LG2, pages);
-	if (defers() && counts.commands_page == immediate)
-		expose_later(pages);
+	if (immediate && defers())
+		cpus[running_cpu].count--;
 	trim();
 	return now_ns;
 }

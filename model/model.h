@@ -15,14 +15,12 @@
 /*
  * struct model - the point
  * @now_ns:	time; never goes back
- * @measures:	the warm-up is over, and events count
  * @random:	state of model_random()
  * @events:	events so far
  */
 struct model {
 	struct model_params params;
 	u64 now_ns;
-	bool measures;
 	u64 random;
 	u64 events;
 };

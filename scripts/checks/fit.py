@@ -37,7 +37,6 @@ HOPELESS: Final = 0.30
 """A candidate whose first points are so far off is not run further."""
 TIME_MS: Final = 40
 SEEDS: Final = (1, 2, 3)
-KEPT: Final = 16
 PARENTS: Final = 6
 COUNTER_WEIGHT: Final = 0.25
 
@@ -138,12 +137,12 @@ def _drawn(low: int, high: int, place: float) -> int:
     return round(low + (high - low) * place)
 
 
-def searched(search: Search, first: int, rounds: int, children: int) -> list[Candidate]:
+def searched(search: Search, first: int, rounds: int, children: int, checked: int) -> list[Candidate]:
     """Sets that fit with all seeds, best first."""
     chance = random.Random(1)
     start: Values = {name: int(search.scene.values()[name]) for name in search.ends}
-    near = [search.changed(start, chance, 0.1) for _ in range(first // 2)]
-    found = search.all_tried([start, *near, *(search.drawn(chance) for _ in range(first - first // 2))], SEEDS[:1])
+    near = [search.changed(start, chance, 0.06) for _ in range(first - first // 3)]
+    found = search.all_tried([start, *near, *(search.drawn(chance) for _ in range(first // 3))], SEEDS[:1])
     for number in range(rounds):
         found.sort(key=lambda each: each.score)
         best = found[:PARENTS]
@@ -154,8 +153,8 @@ def searched(search: Search, first: int, rounds: int, children: int) -> list[Can
         made = [search.changed(best[i % len(best)].values, chance, width) for i in range(children)]
         found += search.all_tried(made, SEEDS[:1])
     found.sort(key=lambda each: each.score)
-    checked = search.all_tried([each.values for each in found[:KEPT]], SEEDS)
-    return sorted((each for each in checked if each.worst <= LIMIT), key=lambda each: each.score)[:KEPT]
+    whole = search.all_tried([each.values for each in found[:checked]], SEEDS)
+    return sorted((each for each in whole if each.worst <= LIMIT), key=lambda each: each.score)
 
 
 def text_of(sets: Sequence[Candidate], flows: Sequence[int]) -> str:
@@ -179,10 +178,11 @@ def text_of(sets: Sequence[Candidate], flows: Sequence[int]) -> str:
 @click.option("--first", type=click.IntRange(2), default=40, help="Sets of the first round.")
 @click.option("--rounds", type=click.IntRange(0), default=4, help="Rounds of sets near the best.")
 @click.option("--children", type=click.IntRange(1), default=24, help="Sets of each round.")
-def fit(jobs: int, first: int, rounds: int, children: int) -> int:
+@click.option("--checked", type=click.IntRange(1), default=32, help="Best sets that run with all seeds.")
+def fit(jobs: int, first: int, rounds: int, children: int, checked: int) -> int:
     """Fit the machine model to CLAIMS E, strict."""
     search = Search(model.compiled(), jobs)
-    sets = searched(search, first, rounds, children)
+    sets = searched(search, first, rounds, children, checked)
     if not sets:
         raise UserError("no set fits within 10 % with all seeds; model/fits.toml is as it was")
     files.replace(FILE, text_of(sets, search.flows))

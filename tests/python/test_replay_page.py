@@ -143,7 +143,10 @@ def test_each_figure_of_a_row_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ({"cut": True}, "the recording is cut: its end is missing"),
+        (
+            {"cut": True},
+            "the recording is cut: its end is missing, and what stands behind the last whole block is left out",
+        ),
         ({"blocks": 2, "bytes": 1234}, "2 damaged blocks (1,234 bytes) were left out"),
         ({"lost_events": 5678}, "the recorder lost 5,678 events"),
     ],
@@ -277,6 +280,16 @@ def test_markers_of_a_place_stand_side_by_side(html: str) -> None:
     }
     assert places["strict"][0] - places["kernel-strict"][0] == pytest.approx(replay_plot.NEAR)
     assert places["strict"][1] == places["kernel-strict"][1] < places["copy"][1]
+
+
+def test_markers_stand_by_commands_and_p99() -> None:
+    made = [result(f"policy-{p99}", "held", commands, p99) for p99, commands in ((1000, 1.0), (10_000, 0.1))]
+    made[0]["exposure_ns"]["max"] = 10**9
+    places = re.findall(r"translate\((\S+) (\S+)\)[^<]*<title>(\S+)", replay_plot.svg(made, 1))
+    [(x, y, _), (other_x, other_y, _)] = [(float(x), float(y), name) for x, y, name in places]
+    # A decade right of the other, and a decade below.
+    assert other_x - x == pytest.approx(replay_plot.RIGHT - 20 - replay_plot.LEFT, abs=replay_plot.NEAR)
+    assert other_y - y == pytest.approx(replay_plot.BOTTOM - replay_plot.TOP - 40, abs=1)
 
 
 def test_names_do_not_cover_each_other() -> None:

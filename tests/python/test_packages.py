@@ -437,7 +437,7 @@ def test_install_of_the_module(tmp_path: Path) -> None:
 def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     """Except shared folders, and changed rules."""
     tree, root = tmp_path / "tree", tmp_path / "root"
-    for name in ("tool", "docs"):
+    for name in ("tool", "docs", "model"):
         shutil.copytree(PROJECT / name, tree / name)
     for name in ("xsmmu.ko", "xsmmu_bench.ko"):
         (tree / name).touch()

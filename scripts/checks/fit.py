@@ -152,7 +152,7 @@ def searched(search: Search, first: int, rounds: int, children: int, checked: in
         width = 0.12 / (number + 1)
         made = [search.changed(best[i % len(best)].values, chance, width) for i in range(children)]
         found += search.all_tried(made, SEEDS[:1])
-    found.sort(key=lambda each: each.score)
+    found.sort(key=lambda each: each.worst)
     whole = search.all_tried([each.values for each in found[:checked]], SEEDS)
     return sorted((each for each in whole if each.worst <= LIMIT), key=lambda each: each.score)
 

@@ -25,9 +25,9 @@
  * inside the poll; the other volleys follow after the end of the poll. A policy that flushes at the
  * end of a poll must have landed_after_poll 0. far=1 unmaps on another CPU, while this CPU attacks.
  *
- * flushes=1 maps as a receive ring's driver that makes a dma_sync call for each part that the
- * driver reads (DMA_ATTR_SKIP_CPU_SYNC); flushes=0 as any other driver. A policy that copies pages
- * copies pages of flushes=1 only.
+ * syncs=1 maps as a receive ring's driver that makes a dma_sync call for each part that the
+ * driver reads (DMA_ATTR_SKIP_CPU_SYNC); syncs=0 as any other driver. A policy that copies pages
+ * copies pages of syncs=1 only.
  *
  * list=1 maps the pages of a round as a single scatter list. Each page is the first page of a
  * segment, and the device's segment boundary leaves padding between segments, which the driver has
@@ -104,7 +104,7 @@ struct victim {
 
 struct attack {
 	struct lab_device *dev;
-	u32 rounds, pages, window_us, gaps, napi, far, flushes;	/* the parameters */
+	u32 rounds, pages, window_us, gaps, napi, far, syncs;	/* the parameters */
 	u32 list, wanted;
 	bool confined;		/* the device reaches only what is mapped */
 	bool never_mapped_refused;
@@ -293,7 +293,7 @@ static void stamp(struct victim *victim)
 
 static unsigned long attrs_of(const struct attack *attack)
 {
-	return attack->flushes ? DMA_ATTR_SKIP_CPU_SYNC : 0;
+	return attack->syncs ? DMA_ATTR_SKIP_CPU_SYNC : 0;
 }
 
 static void unmap_victim(struct attack *attack, const struct victim *victim)
@@ -692,8 +692,8 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	sort(last, count, sizeof(*last), u64_compare, NULL);
 	seq_buf_printf(result, "{\"rounds\":%u,\"pages\":%u,\"window_us\":%u", attack->rounds,
 		       attack->pages, attack->window_us);
-	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"flushes\":%u", attack->gaps,
-		       attack->napi, attack->far, attack->flushes);
+	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u", attack->gaps,
+		       attack->napi, attack->far, attack->syncs);
 	seq_buf_printf(result, ",\"list\":%u,\"cpus\":%u", attack->list, num_online_cpus());
 	seq_buf_printf(result, ",\"attempts\":%llu,\"landed\":%llu,\"landed_rounds\":%u",
 		       attack->attempts,
@@ -738,7 +738,7 @@ static int attack_parse(struct attack *attack, char *text)
 		{ "gaps", &attack->gaps, 1, 10000 },
 		{ "napi", &attack->napi, 0, 1 },
 		{ "far", &attack->far, 0, 1 },
-		{ "flushes", &attack->flushes, 0, 1 },
+		{ "syncs", &attack->syncs, 0, 1 },
 		{ "list", &attack->list, 0, 1 },
 		{ "attempts", &attack->wanted, 0, 100000000 },
 	};

@@ -32,7 +32,7 @@ begin() {
 # write_and_read DATA FILE: the hashes of the data and of the file on the disk.
 write_and_read() {
 	cp "$1" "$2"
-	flush
+	sync
 	echo 3 >/proc/sys/vm/drop_caches
 	say "written $(sha256sum <"$1")"
 	say "read $(sha256sum <"$2")"

@@ -47,10 +47,10 @@ turns() {
 		for policy in "$@"; do
 			cycle "$turns_device" "$policy"
 			turns_left=$((turns_left - 1))
+			say_left "$turns_left"
 			[ "$turns_left" -gt 0 ] || break
 		done
 		[ -z "$failures" ] || return
-		say_left "$turns_left"
 	done
 }
 

@@ -221,7 +221,7 @@ expect_balance() {
 # Kilobytes that the kernel itself uses and cannot reclaim at once: caches have been dropped, and the CPUs' free pages
 # (`count` in zoneinfo) count as free.
 used_kib() {
-	flush
+	sync
 	sleep 0.2
 	echo 3 >/proc/sys/vm/drop_caches
 	awk '$1 == "count:" {free += $2 * 4} /^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2}

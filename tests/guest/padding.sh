@@ -12,7 +12,7 @@ ROUNDS=2
 # fire_at_list POLICY PAGES: rounds with lists of PAGES segments.
 fire_at_list() {
 	requests=$(stat_of $TESTDEV inv_page)
-	{ echo "list=1 pages=$2 rounds=$ROUNDS gaps=16 window_us=20000 flushes=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
+	{ echo "list=1 pages=$2 rounds=$ROUNDS gaps=16 window_us=20000 syncs=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
 		cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/attack >/tmp/attack; } 2>/dev/null || {
 		failure "$1: the attack failed: $(dmesg | grep 'attack: ' | tail -n 1)"
 		return

@@ -404,7 +404,7 @@ ATTACK = {
     "landed_reused": 0,
     "astray": 0,
     "copied": 0,
-    "flushes": 1,
+    "syncs": 1,
     "list": 0,
     "attempts_padding": None,
     "landed_padding_mapped": None,
@@ -432,7 +432,7 @@ def reaching(landed: int, pages: int | None = 64) -> dict[str, Any]:
 def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dict[str, Any]:
     """Writes that landed in the padding of lists."""
     counts = {"attempts_padding": attempts, "landed_padding_mapped": mapped, "landed_padding": unmapped}
-    return {"list": 1, "flushes": 0, **counts}
+    return {"list": 1, "syncs": 0, **counts}
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dic
         attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
         attacked("strict", "strict"),
         attacked("copy", "strict", copied=20),
-        attacked("copy", "strict", flushes=0),
+        attacked("copy", "strict", syncs=0),
         attacked("fands", "bounded", landed=10, landed_freed=1, landed_reused=9, landed_ns=870_000),
         attacked("kernel-lazy", landed=10, landed_freed=1, landed_reused=9, landed_ns=15_000_000),
         attacked("kernel-strict"),
@@ -476,7 +476,7 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
             "landed 850.000 us after its unmap; the module counted 800.000 us at most",
         ),
         (attacked("copy", "strict"), "0 pages were copied, so the attack was on other memory"),
-        (attacked("copy", "strict", flushes=0, copied=1), "1 pages were copied, so the attack was on other memory"),
+        (attacked("copy", "strict", syncs=0, copied=1), "1 pages were copied, so the attack was on other memory"),
         (attacked("fused", **padded(mapped=1)), "1 writes landed in the padding of a mapped list"),
         (attacked("lazy", "lazy", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
         (attacked("kernel-strict", **padded(unmapped=2)), "2 writes landed in the padding of lists"),

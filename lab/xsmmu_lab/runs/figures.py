@@ -163,7 +163,7 @@ def _check_attack(measured: Measured) -> None:
     given_back = attack["landed_freed"] + attack["landed_reused"]
     if attack["astray"]:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
-    copies = own_policy(measured.run.policy) == "copy" and bool(attack["flushes"])
+    copies = own_policy(measured.run.policy) == "copy" and bool(attack["syncs"])
     if copies != bool(attack["copied"]):
         raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so the attack was on other memory")
     if measured.level == "strict" and attack["landed"]:

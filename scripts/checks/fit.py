@@ -157,12 +157,13 @@ def searched(search: Search, first: int, rounds: int, children: int, checked: in
     return sorted((each for each in whole if each.worst <= LIMIT), key=lambda each: each.score)
 
 
-def text_of(sets: Sequence[Candidate], flows: Sequence[int]) -> str:
+def text_of(sets: Sequence[Candidate], flows: Sequence[int], words: str) -> str:
     """The file."""
     head = (
         "# SPDX-License-Identifier: GPL-2.0-only\n#\n"
         "# Sets of parameters with which the model is within 10 % of CLAIMS E, strict, at each number of flows, best\n"
-        f"# first; made by make fit, from seeds {', '.join(map(str, SEEDS))}. Errors are those of the throughput at "
+        f"# first; made by python -m checks.fit {words}\n"
+        f"# from seeds {', '.join(map(str, SEEDS))}. Errors are those of the throughput at "
         f"{', '.join(map(str, flows))} flows.\n"
     )
     rows = []
@@ -185,7 +186,8 @@ def fit(jobs: int, first: int, rounds: int, children: int, checked: int) -> int:
     sets = searched(search, first, rounds, children, checked)
     if not sets:
         raise UserError("no set fits within 10 % with all seeds; model/fits.toml is as it was")
-    files.replace(FILE, text_of(sets, search.flows))
+    words = f"--first {first} --rounds {rounds} --children {children} --checked {checked}"
+    files.replace(FILE, text_of(sets, search.flows, words))
     click.echo(f"{len(sets)} sets fit; the best: {', '.join(f'{error:+.1%}' for error in sets[0].errors)}")
     return 0
 

@@ -77,9 +77,9 @@ test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=100
 test-devices: ## ahci, xhci, sdhci, vmxnet3 and virtio under each policy, which changes under load
 	@$(python) -m pytest -v -m long tests/python/test_guest_devices.py
 
-recordings: ## record NICs and a disk in a guest under each policy [FOLDER=results/recordings]
+recordings: ## record NICs and a disk in a guest, on the kernel's own path and under each policy [FOLDER=results/recordings]
 	@export KEEP_RECORDINGS='$(abspath $(or $(FOLDER),results/recordings))'; mkdir -p "$$KEEP_RECORDINGS"; \
-		$(python) -m pytest -v -m long -k more tests/python/test_guest_replay.py
+		$(python) -m pytest -v -m long -k 'more or recording_of' tests/python/test_guest_recordings.py tests/python/test_guest_replay.py
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m checks.tidy

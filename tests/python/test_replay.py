@@ -51,7 +51,10 @@ TIMER_NS: Final = 875_000
 """A window of 1 ms, less an eighth for a late timer."""
 
 RECORDINGS: Final = PROJECT / "tests/trace/recordings"
-GUESTS: Final = ("e1000e-receive-lazy", "igb-ping_both-lazy", "nvme-read_and_write-lazy")
+GUESTS: Final = (
+    *("e1000e-receive-lazy", "igb-ping_both-lazy", "nvme-read_and_write-lazy"),
+    *("e1000e-ping-kernel", "igb-iperf3-kernel", "nvme-fio-kernel"),
+)
 
 Result = dict[str, Any]
 Replayed = Callable[..., Result]

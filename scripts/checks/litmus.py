@@ -8,6 +8,7 @@ litmus` calls `python -m checks.litmus run|mutants|orders [NAME...]`.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import time
 import tomllib
@@ -121,7 +122,11 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
 
 def explore(program: Path, *words: str) -> list[Outcome]:
     """Run litmus programs."""
-    status, text = build.run_userspace(program, words, timeout=SECONDS)
+    try:
+        status, text = build.run_userspace(program, words, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        what = f"the litmus programs ({' '.join(words) or 'all'}) have not ended in {SECONDS} s"
+        raise UserError(f"{what}: end other programs, then try again") from None
     outcomes = []
     for part in re.split(r"^(?=\w+ +(?:ok|FAILED)  )", text, flags=re.MULTILINE):
         match = _LINE.match(part)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
 from checks import litmus
 from checks.mutants import Mutant
+from xsmmu.errors import UserError
 from xsmmu_lab.setup import host, root
 
 
@@ -34,3 +37,9 @@ def test_mutant_is_caught(tools: root.Root, mutant: Mutant) -> None:
 @pytest.mark.long
 def test_orders_that_are_not_needed_are_known(tools: root.Root) -> None:
     assert set(litmus.survivors(litmus.compiled(tools))) == set(litmus.needless())
+
+
+def test_a_slow_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(litmus, "SECONDS", 0.2)
+    with pytest.raises(UserError, match=r"\(9\) have not ended in 0.2 s: end other programs"):
+        litmus.explore(Path("/bin/sleep"), "9")

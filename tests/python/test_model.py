@@ -152,7 +152,7 @@ def test_blocks_need_a_command_for_64_pages(program: Path) -> None:
 
 
 def test_a_poll_needs_one_domain_command(program: Path) -> None:
-    point = fitted(flows=40, off_mbps=85300) | described("drivers/xsmmu-6.0")
+    point = fitted(flows=20, off_mbps=87600) | described("drivers/xsmmu-6.0")
     counters = result(program, point)["counters"]
     assert 0 < counters["commands"]["domain"] <= counters["polls_per_page"] * counters["pages"] * 1.01
 

@@ -36,7 +36,9 @@ static u32 folio_of(const struct part *part)
 	u32 folio = memory_folio(registers ? 0 : part->page, part_pages(part));
 
 	memory_at(folio)->registers = registers;
-	memory_at(folio)->unheld = part->flags & TRACE_UNHELD;
+	/* Memory in use does not become, or stop being, slab memory. */
+	if (!memory_at(folio)->live)
+		memory_at(folio)->unheld = part->flags & TRACE_UNHELD;
 	return folio;
 }
 

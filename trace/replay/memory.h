@@ -29,7 +29,8 @@
  * @registers:	of a device: there is no page that could go back to the allocator
  * @users:	IOVA pages whose unmap has not ended; only with checks (checks.h)
  * @out:	the allocator has given out the folio; only with checks
- * @unheld:	by its last map: the module cannot hold the memory, such as slab pages
+ * @unheld:	by its first map since no driver had it mapped: the module cannot hold the memory,
+ *		such as slab pages
  */
 struct folio {
 	u64 key;

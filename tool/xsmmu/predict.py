@@ -137,12 +137,8 @@ def _lifts(values: Mapping[str, Value], scene: Scene) -> Iterator[Lift]:
             yield Lift(name, changed, words)
 
 
-class Runner:
-    """Runs the program; `stop` ends all of its processes."""
-
-    def __init__(self, tool: Path) -> None:
-        self.tool = tool
-        self._processes = units.Processes()
+class Runner(units.Runner):
+    """Runs the program."""
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
         """The figures of all runs of a unit, by column: the table of a long sweep must fit the memory."""
@@ -155,10 +151,6 @@ class Runner:
             raise _failed(unit, status, lines)
         found: Result = json.loads(text)
         return found
-
-    def stop(self) -> None:
-        """End all processes; no new one starts."""
-        self._processes.stop()
 
 
 def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:

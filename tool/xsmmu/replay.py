@@ -62,12 +62,8 @@ def key_of(unit: Unit, recording: str, tool: str) -> str:
     return units.hash_of(recording, tool, *unit.words())
 
 
-class Runner:
-    """Runs the program; `stop` ends all of its processes."""
-
-    def __init__(self, tool: Path) -> None:
-        self.tool = tool
-        self._processes = units.Processes()
+class Runner(units.Runner):
+    """Runs the program."""
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
         """The figures of a unit; `progress` gets the number of events so far."""
@@ -77,10 +73,6 @@ class Runner:
             raise _failed(unit, status, lines)
         found: Result = json.loads(text)
         return found
-
-    def stop(self) -> None:
-        """End all processes; no new one starts."""
-        self._processes.stop()
 
 
 def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:

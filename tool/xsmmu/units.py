@@ -185,6 +185,18 @@ class Processes:
                 process.kill()
 
 
+class Runner:
+    """A program that does units; `stop` ends all of its processes."""
+
+    def __init__(self, tool: Path) -> None:
+        self.tool = tool
+        self._processes = Processes()
+
+    def stop(self) -> None:
+        """End all processes; no new one starts."""
+        self._processes.stop()
+
+
 def _read_errors(process: subprocess.Popen[str], progress: Progress, lines: list[str]) -> None:
     for line in process.stderr or ():
         if match := re.fullmatch(r"events (\d+)\n", line):

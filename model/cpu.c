@@ -17,10 +17,12 @@ enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
 /*
  * struct sent - a packet that the NIC has sent
  * @ns:		time of its completion
+ * @flow:	that net_completed() is told; NET_NO_FLOW
  */
 struct sent {
 	u64 ns;
 	u64 iova;
+	u32 flow;
 };
 
 /*
@@ -102,14 +104,14 @@ void cpu_wake_application(u32 at, u64 ns, u32 flow)
 	wake(at, ns);
 }
 
-void cpu_sent(u32 at, u64 ns, u64 iova)
+void cpu_sent(u32 at, u64 ns, u64 iova, u32 flow)
 {
 	struct core *core = &cores[at];
 	u32 place = (core->sent_first + core->sent_count++) % core->sent_room;
 
 	if (core->sent_count > core->sent_room)
 		model_broken("core %u has %u packets to send", at, core->sent_count);
-	core->sent[place] = (struct sent) { ns, iova };
+	core->sent[place] = (struct sent) { ns, iova, flow };
 	cpu_completion(at, ns);
 }
 
@@ -146,16 +148,17 @@ static u64 poll_packet(struct core *core, u32 at, u64 ns)
 
 static u64 clean_sent(struct core *core, u64 ns)
 {
-	const struct sent *first = &core->sent[core->sent_first];
+	struct sent first = core->sent[core->sent_first];
 
-	if (!core->sent_count || first->ns > ns) {
+	if (!core->sent_count || first.ns > ns) {
 		core->phase = PHASE_REFILL;
 		return ns;
 	}
 	core->sent_first = (core->sent_first + 1) % core->sent_room;
 	core->sent_count--;
-	return model.params.aware ? dma_unmap_later(ns, first->iova, NET_ACK_BYTES) :
-				    dma_unmap(ns, first->iova, 1, NET_ACK_BYTES);
+	ns = model.params.aware ? dma_unmap_later(ns, first.iova, NET_ACK_BYTES) :
+				  dma_unmap(ns, first.iova, 1, NET_ACK_BYTES);
+	return first.flow == NET_NO_FLOW ? ns : net_completed(ns, first.flow);
 }
 
 static u64 end_poll(struct core *core, u32 at, u64 ns)

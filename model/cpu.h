@@ -24,8 +24,8 @@ void cpu_wake_application(u32 core, u64 ns, u32 flow);
 /* The core looks for work. */
 void cpu_run(u32 core);
 
-/* The NIC has sent the packet in an IOVA page, from @ns on. */
-void cpu_sent(u32 core, u64 ns, u64 iova);
+/* The NIC has sent the packet in an IOVA page, from @ns on; @flow: as net_completed() needs it. */
+void cpu_sent(u32 core, u64 ns, u64 iova, u32 flow);
 
 /* The core was busy with something else until @ns. */
 void cpu_charge(u32 core, u64 ns);

@@ -45,12 +45,15 @@ enum state { STATE_SENT, STATE_ARRIVED, STATE_LOST };
  * @received:	all packets below are in order
  * @highest:	end of all packets received
  * @packets:	received packets by sequence number; PACKET_NONE
- * @unacked:	packets in order that no ACK has told
+ * @unacked:	packets in order that no ACK has told; @told: receive window's end as told
  * @duplicates:	packets from GRO since a hole has opened
  * @untold:	an ACK for them waits for the poll's end (SACK compression)
- * @reading:	packets left of the read in progress; 0: none
+ * @reads:	a read is in progress
+ * @read_bytes:	bytes that the application has asked for and that no whole packet has filled
  * @runs:	the application can run
  * @request_bytes: read of the request in progress
+ * @answers:	of the read in progress, not written; @corked: written, and waiting for @in_nic
+ * @in_nic:	packets with answers whose buffers are mapped
  * @joined, @joined_count: in GRO
  */
 struct flow {
@@ -67,28 +70,34 @@ struct flow {
 
 	u32 read, received, highest;
 	u32 *packets;
-	u32 unacked, duplicates;
+	u32 unacked, told, duplicates;
 	bool untold;
-	u32 reading;
+	bool reads;
+	u64 read_bytes;
 	bool runs;
 	u64 request_bytes;
+	u32 answers;
+	bool corked;
+	u32 in_nic;
 	u32 joined[GRO_MOST];
 	u32 joined_count;
 };
 
 /*
  * struct ack - an ACK under way
+ * @answers:	the packet carries answers
  * @received, @right, @highest: of the receiver when it was sent
  */
 struct ack {
 	u32 flow;
+	bool answers;
 	u32 received, right, highest;
 	u32 next_spare;
 };
 
 static struct flow *flows;
 static u32 size;	/* packets that a flow remembers, a power of two */
-static u32 window_packets, read_packets, gro_packets;
+static u32 window_packets, gro_packets;
 static u64 data_bytes;	/* of a packet */
 static u64 wire_ns;	/* time of a packet on the wire */
 static u64 wire_free_ns;
@@ -126,7 +135,7 @@ static void flow_init(struct flow *flow)
 	flow->packets = model_new(size, sizeof(*flow->packets));
 	flow->window = model.params.initial_window << WINDOW_SHIFT;
 	flow->slow_start_end = WINDOW_MOST;
-	flow->right = window_packets;
+	flow->right = flow->told = window_packets;
 }
 
 void net_init(void)
@@ -135,7 +144,6 @@ void net_init(void)
 
 	data_bytes = params->mtu_bytes - HEADER_BYTES;
 	window_packets = (u32)greater(params->window_bytes / data_bytes, 2);
-	read_packets = (u32)greater(params->read_bytes / data_bytes, 1);
 	gro_packets = (u32)lesser(greater(params->gro_bytes / data_bytes, 1), GRO_MOST);
 	size = 2u << xs_log2(2 * window_packets);
 	wire_ns = model_bytes_ns(params->mtu_bytes + FRAME_BYTES, params->link_mbps);
@@ -389,7 +397,8 @@ static u32 ack_take(void)
 	return number;
 }
 
-static u64 send_ack(u64 ns, u32 number)
+/* Send a packet that tells what was received; with @answers it carries answers, too. */
+static u64 send_packet(u64 ns, u32 number, bool answers)
 {
 	struct flow *flow = &flows[number];
 	u32 ack = ack_take();
@@ -397,20 +406,39 @@ static u64 send_ack(u64 ns, u32 number)
 
 	counts.acks++;
 	flow->unacked = 0;
+	flow->told = flow->read + window_packets;
 	flow->untold = false;
 	acks[ack] = (struct ack) {
-		number, flow->received, flow->read + window_packets, flow->highest, 0
+		number, answers, flow->received, flow->told, flow->highest, 0
 	};
+	flow->in_nic += answers;
 	ns = dma_map(ns + model.params.ack_ns, DMA_SLAB, 1, NET_ACK_BYTES, &iova);
 	nic_send(ns, net_core(number), ack, iova);
 	return ns;
+}
+
+static u64 send_ack(u64 ns, u32 number)
+{
+	return send_packet(ns, number, false);
+}
+
+u64 net_completed(u64 ns, u32 number)
+{
+	struct flow *flow = &flows[number];
+
+	flow->in_nic--;
+	if (!flow->corked || flow->in_nic)
+		return ns;
+	flow->corked = false;
+	return send_packet(ns, number, true);
 }
 
 void net_sent(u64 ns, u32 ack, u64 iova)
 {
 	u64 jitter = model_random(model.params.base_rtt_ns / 16 + 1);
 
-	cpu_sent(net_core(acks[ack].flow), ns, iova);
+	cpu_sent(net_core(acks[ack].flow), ns, iova,
+		 acks[ack].answers ? acks[ack].flow : NET_NO_FLOW);
 	run_at(ns + model.params.base_rtt_ns / 2 + jitter, RUN_ACK, ack);
 }
 
@@ -498,19 +526,36 @@ u64 net_poll_end(u64 ns, u32 core, bool done)
 	return ns;
 }
 
-/* The application answers each whole request, which tells all that was received. */
-static u64 answer(u64 ns, u32 number)
+/* Counts the requests that a packet ends. Returns the CPU's time behind them. */
+static u64 serve(u64 ns, struct flow *flow)
 {
-	struct flow *flow = &flows[number];
-
 	if (!model.params.request_bytes)
 		return ns;
 	flow->request_bytes += data_bytes;
 	while (flow->request_bytes >= model.params.request_bytes) {
 		flow->request_bytes -= model.params.request_bytes;
-		ns = send_ack(ns + model.params.request_ns, number);
+		flow->answers++;
+		ns += model.params.request_ns;
 	}
 	return ns;
+}
+
+/*
+ * The application writes the answers to all requests of a read at once. While the NIC has a packet
+ * with answers, TCP keeps further ones back to send them together (tcp_autocorking).
+ */
+static u64 answer(u64 ns, u32 number)
+{
+	struct flow *flow = &flows[number];
+
+	if (!flow->answers)
+		return ns;
+	flow->answers = 0;
+	if (flow->in_nic) {
+		flow->corked = true;
+		return ns;
+	}
+	return send_packet(ns, number, true);
 }
 
 static u64 read_packet(u64 ns, u32 number)
@@ -519,28 +564,56 @@ static u64 read_packet(u64 ns, u32 number)
 	u32 packet = flow->packets[at(flow->read)];
 
 	flow->packets[at(flow->read++)] = PACKET_NONE;
-	flow->reading--;
+	flow->read_bytes -= data_bytes;
 	outstanding--;
 	counts.bytes += data_bytes;
 	ns += data_bytes * model.params.copy_page_ns / XS_PAGE_BYTES;
-	return answer(packet_free(ns, packet), number);
+	return serve(packet_free(ns, packet), flow);
+}
+
+/* Begins a read, or as many as it takes for a packet. */
+static u64 begin_read(u64 ns, struct flow *flow)
+{
+	flow->reads = true;
+	do {
+		flow->read_bytes += model.params.read_bytes;
+		ns += model.params.app_read_ns;
+	} while (flow->read_bytes < data_bytes);
+	return ns;
+}
+
+/* As tcp_cleanup_rbuf(): a window of at most a half that a read has doubled is told. */
+static bool opens(const struct flow *flow)
+{
+	u32 now = flow->told - flow->received, next = flow->read + window_packets - flow->received;
+
+	return 2 * now <= window_packets && next >= 2 * now;
+}
+
+/* A read that has found less than it has asked for ends, too. */
+static u64 end_read(u64 ns, u32 number)
+{
+	struct flow *flow = &flows[number];
+
+	flow->reads = false;
+	if (flow->read == flow->received)
+		flow->read_bytes = 0;
+	if (flow->unacked > !!flow->answers || opens(flow))
+		ns = send_ack(ns, number);
+	return answer(ns, number);
 }
 
 u64 net_read(u64 ns, u32 number, bool *more, bool *finished)
 {
 	struct flow *flow = &flows[number];
 
-	if (!flow->reading) {
-		flow->reading = read_packets;
-		ns += model.params.app_read_ns;
-	}
-	for (u32 i = 0; i < SLICE_PACKETS && flow->reading && flow->read < flow->received; i++)
+	if (!flow->reads)
+		ns = begin_read(ns, flow);
+	for (u32 i = 0; i < SLICE_PACKETS && flow->read_bytes >= data_bytes &&
+	     flow->read < flow->received; i++)
 		ns = read_packet(ns, number);
 	*more = flow->read < flow->received;
-	*finished = !*more || !flow->reading;
+	*finished = !*more || flow->read_bytes < data_bytes;
 	flow->runs = *more;
-	if (!*finished)
-		return ns;
-	flow->reading = 0;
-	return flow->unacked ? send_ack(ns, number) : ns;
+	return *finished ? end_read(ns, number) : ns;
 }

@@ -15,6 +15,9 @@
  * at the end of an application's read, and for each packet from GRO that is out of order or that
  * fills a hole; after three for a hole, at the end of a poll. The receive window is what the
  * application has left room for.
+ *
+ * An application that answers requests writes the answers to those of a read at once; TCP joins
+ * what it writes while an earlier answer is in the NIC.
  */
 #ifndef MODEL_NET_H
 #define MODEL_NET_H
@@ -23,6 +26,8 @@
 
 /* Size of the buffer of a packet without data. */
 #define NET_ACK_BYTES	128u
+
+#define NET_NO_FLOW	(~0u)
 
 void net_init(void);
 
@@ -45,6 +50,9 @@ u64 net_read(u64 ns, u32 flow, bool *more, bool *finished);
 
 /* The NIC has read an ACK's packet, at @ns. */
 void net_sent(u64 ns, u32 ack, u64 iova);
+
+/* The CPU has released the buffer of a packet with answers. Returns the CPU's time at the end. */
+u64 net_completed(u64 ns, u32 flow);
 
 /* An ACK, and a timer, reach the sender. */
 void net_ack_arrives(u32 ack);

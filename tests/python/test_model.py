@@ -135,6 +135,19 @@ def test_lost_acks_would_show(program: Path) -> None:
     assert found["counters"]["acks_per_page"] > 1 / 64
 
 
+def test_answers_to_the_requests_of_a_read_share_a_packet(program: Path) -> None:
+    """Two requests of 8 KiB a page of 4 KiB each; reads of 64 KiB have an answer, and an ACK, for 16 pages."""
+    point = fitted(policy="kernel-off", flows=10, request_bytes=8192, request_ns=100, read_bytes=65536)
+    assert result(program, point)["counters"]["acks_per_page"] < 2 / 16 * 1.5
+
+
+def test_a_read_that_opens_the_window_is_told(program: Path) -> None:
+    """Else a flow whose window has closed while a hole was filled stops for ever."""
+    point = described("machines/emerald-rapids-guest", "drivers/mlx5-6.0", "workloads/guest-iperf")
+    point |= {"cores": 1, "queues": 1, "flows": 1, "ring": 512, "descriptor_packets": 16}
+    assert result(program, point | {"policy": "kernel-strict", "seed": 1, "time_ms": 60})["throughput_gbps"] > 15
+
+
 def test_strict_sends_a_command_for_each_unmap_and_exposes_nothing(program: Path) -> None:
     found = result(program, fitted(flows=20, off_mbps=87600))
     counters = found["counters"]

@@ -113,6 +113,24 @@ trial() {
 
 say release "$(uname -r)"
 case $part in
+# From packages to the page in five commands (docs/record.md), without the module; `page` stands for a browser.
+"record")
+	typed install 'apt install -y ./xsmmu_*.deb ./xsmmu-trace_*.deb python3-numpy python3-zstandard'
+	answers >/dev/null
+	ping -q -i 0.05 -s 1400 10.0.3.2 >/dev/null 2>&1 &
+	pings=$!
+	typed record 'xsmmu record eth1 -O eth1.xsr --seconds 10'
+	typed info 'xsmmu trace info eth1.xsr'
+	typed replay 'xsmmu replay eth1.xsr --aware --html eth1.html'
+	typed page 'ls -l eth1.html'
+	kill $pings
+	while dd if=/dev/nvme0n1 of=/dev/null bs=64k count=100 iflag=direct; do :; done 2>/dev/null &
+	reads=$!
+	typed disk 'xsmmu record nvme0n1 -O disk.xsr --seconds 5'
+	typed disk-replay 'xsmmu replay disk.xsr'
+	kill $reads
+	say loaded "$(lsmod | grep -c '^xsmmu ')"
+	;;
 "install")
 	typed install 'apt install -y ./xsmmu-dkms_*.deb ./xsmmu_*.deb'
 	typed dkms 'dkms status'

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The packages on an installed Debian machine: install, choose for good, reboot, try, reboot, remove, reboot."""
+"""The packages on an installed Debian machine: install, choose for good, reboot, try, reboot, remove, reboot; and
+record and replay without the module."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def printed(machine: Booted, step: str) -> str:
     """The output of a step of packages.sh, without colours and line breaks."""
     lines = [COLOURS.sub("", line) for line in machine.console]
     end = next(at for at, line in enumerate(lines) if line.startswith(f"boot: {step}-status "))
-    begin = max(at for at, line in enumerate(lines[:end]) if line.startswith(("# xsmmu ", "# script ")))
+    typed = ("# apt ", "# ls ", "# xsmmu ", "# script ")
+    begin = max(at for at, line in enumerate(lines[:end]) if line.startswith(typed))
     return " ".join(" ".join(lines[begin + 1 : end]).split())
 
 
@@ -109,6 +111,25 @@ def next_boot(folder: Path, machine: installed.Installed, release: str) -> insta
     initrd.unlink(missing_ok=True)
     boot.read_file(guests.tools(), folder / "disk", f"boot/initrd.img-{release}", initrd, booted.QUIET)
     return installed.Installed(folder / "disk", machine.vmlinuz, initrd)
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("suite", installed.SUITES)
+def test_install_record_replay(tmp_path: Path, suite: str) -> None:
+    """The five commands of docs/record.md, on a machine without the module."""
+    machine = installed.machine(suite, booted.QUIET)
+    shutil.copy(machine.disk, tmp_path / "disk")
+    found = run_stage(tmp_path, machine, "record")
+    found.check_end()
+    for step in ("install", "record", "info", "replay", "page", "disk", "disk-replay"):
+        assert found.said[f"{step}-status"] == "0", step
+    assert found.said["loaded"] == "0"
+    for step in ("record", "disk"):
+        assert "lost: nothing" in printed(found, step)
+        assert "events: none" not in printed(found, step)
+    for step in ("replay", "disk-replay"):
+        assert " fused " in printed(found, step)
 
 
 @pytest.mark.guest

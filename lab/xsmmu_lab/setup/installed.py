@@ -29,6 +29,8 @@ LABEL = "debian"
 _PACKAGES = (
     *("apt", "systemd-sysv", "udev", "kmod", "initramfs-tools", "zstd", "iproute2", "iputils-ping"),
     *("linux-image-amd64", "linux-headers-amd64", "dkms", "python3", "python3-click", "python3-rich"),
+    # `xsmmu trace` reads recordings by them.
+    *("python3-numpy", "python3-zstandard"),
 )
 _DISK_MIB = 3072
 _BUILD_BYTES = 8 << 30

@@ -50,10 +50,10 @@ dist: ## pack the sources of the last commit, without the lab, in results
 		git archive --prefix="xsmmu-$$version/" -o "results/xsmmu-$$version.tar.gz" HEAD && \
 		echo "results/xsmmu-$$version.tar.gz"
 
-lab: ## compare all policies in a guest [KERNEL=6.12|7.3|7.2|6.1|folder] [IOMMU=amd] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
-	@$(python) -m xsmmu lab run \
+lab: ## compare all policies in a guest [KERNEL=6.12|7.3|7.2|6.1|folder] [IOMMU=amd] [QUICK=1] [EXPERIMENT=claims]
+	@$(python) -m $(if $(filter claims,$(EXPERIMENT)),checks.claims,xsmmu lab run) \
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') $(if $(filter-out 0,$(QUICK)),--quick) \
-		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
+		$(if $(filter-out claims,$(EXPERIMENT)),--experiment '$(EXPERIMENT)')
 
 native: ## nanoseconds of all policies on this CPU, in User-Mode Linux behind a fake IOMMU that waits [WAIT=1000] [QUICK=1] [PERF=1]
 	@$(python) -m xsmmu lab native $(if $(WAIT),--wait '$(WAIT)') $(if $(filter-out 0,$(QUICK)),--quick) \

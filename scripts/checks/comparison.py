@@ -17,6 +17,8 @@ from xsmmu_lab.project import PROJECT, RESULTS
 from xsmmu_lab.runs.claims import Check
 
 MODEL: Final = PROJECT / "model"
+KEPT: Final = RESULTS / "validate"
+"""Results of points."""
 SEEDS: Final = 3
 TIME_MS: Final = 60
 MEASURED_MS: Final = 45
@@ -84,11 +86,21 @@ class Points:
         plan = predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False, best=best)
         return predict.Unit(plan, point.policy, point.changes)
 
+    def units(self, points: Iterable[Point]) -> dict[Point, predict.Unit]:
+        """The units of work of all points with files."""
+        return {point: unit for point in dict.fromkeys(points) if (unit := self.unit(point))}
+
+    def kept(self, points: Iterable[Point]) -> dict[Point, predicted.Columns]:
+        """The figures of points that were run before."""
+        wanted, cache = self.units(points), units.Cache(KEPT)
+        keys = predict.keys_of([*wanted.values()], self.program)
+        found = {point: cache.get(keys[unit]) for point, unit in wanted.items()}
+        return {point: result["columns"] for point, result in found.items() if result}
+
     def run(self, points: Iterable[Point]) -> dict[Point, predicted.Columns]:
         """The figures of each point."""
-        wanted = {point: unit for point in dict.fromkeys(points) if (unit := self.unit(point))}
-        cache = units.Cache(RESULTS / "validate")
-        found = predict.predict_all([*wanted.values()], cache, self.jobs, self.program)
+        wanted = self.units(points)
+        found = predict.predict_all([*wanted.values()], units.Cache(KEPT), self.jobs, self.program)
         return {point: found[unit]["columns"] for point, unit in wanted.items()}
 
 

@@ -37,7 +37,7 @@ from xsmmu_lab.allocators.cases import (
 )
 from xsmmu_lab.native import engine
 from xsmmu_lab.native.statistics import middle
-from xsmmu_lab.native.summary import write
+from xsmmu_lab.native.summary import SUMMARY, write
 from xsmmu_lab.project import LAB, RESULTS, commit
 from xsmmu_lab.setup import host, root
 
@@ -223,3 +223,10 @@ def validate(summary: Any) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(summary))
     if error is not None:
         raise UserError(f"the summary does not fit {SCHEMA_PATH.name}: {error.json_path}: {error.message}")
+
+
+def load(folder: Path) -> Json:
+    """A summary that was written before. Raises OSError, ValueError or UserError."""
+    summary: Json = json.loads((folder / SUMMARY).read_text())
+    validate(summary)
+    return summary

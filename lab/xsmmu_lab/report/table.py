@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from xsmmu.native import HARDWARE_WAIT_NS
-from xsmmu_lab.report import nanoseconds
+from xsmmu_lab.report import nanoseconds, statements
 from xsmmu_lab.report import view as views
 from xsmmu_lab.report.nanoseconds import in_us
 from xsmmu_lab.report.view import (
@@ -437,6 +437,9 @@ def facts(view: View) -> list[tuple[str, str]]:
 
 def render(summary: Mapping[str, object], console: Console) -> None:
     """Print a summary's tables. Raises view.SummaryError if the summary cannot be shown truthfully."""
+    if "statements" in summary:
+        statements.render(summary, console)
+        return
     view = views.read(summary)
     _paragraph(console, ", ".join(f"{name} {value}" for name, value in facts(view)))
     if not view.workloads:

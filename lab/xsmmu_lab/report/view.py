@@ -623,6 +623,11 @@ def _wait(node: _Node) -> Wait | None:
     return Wait(wait.truth("never") is True, wait.number("least") or 0.0, wait.number("most"))
 
 
+def check(data: Mapping[str, object]) -> Check:
+    """A check of a statement, as in a summary."""
+    return _check(_Node("check", data))
+
+
 def _check(node: _Node) -> Check:
     check = Check(
         node.required("figure"),

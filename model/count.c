@@ -23,6 +23,7 @@ const char *limit_name(enum limit limit)
 		[LIMIT_LOCK] = "lock",
 		[LIMIT_CPU] = "cpu",
 		[LIMIT_SENDER] = "sender",
+		[LIMIT_DRIVE] = "drive",
 	};
 
 	return names[limit];

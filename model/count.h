@@ -14,12 +14,15 @@ enum limit {
 	LIMIT_LOCK,	/* CPUs wait for the invalidation queue's lock or for commands */
 	LIMIT_CPU,	/* CPUs process packets */
 	LIMIT_SENDER,	/* windows, loss recovery, round trips */
+	LIMIT_DRIVE,	/* SSDs: their rate, or their time with too few requests */
 	LIMIT_COUNT
 };
 
 /*
  * struct counts - counters
  * @bytes:	delivered to applications
+ * @requests:	of SSDs
+ * @sent_bytes:	data that NICs have sent
  * @packets:	that NICs have written to memory
  * @arrived, @dropped: packets that have reached the NIC, and those of them that found no room
  * @resent:	packets sent again
@@ -40,6 +43,8 @@ enum limit {
  */
 struct counts {
 	u64 bytes;
+	u64 requests;
+	u64 sent_bytes;
 	u64 packets;
 	u64 arrived, dropped, resent;
 	u64 visits, misses;

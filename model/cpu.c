@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See cpu.h. */
+#include <stdlib.h>
+
 #include "count.h"
 #include "cpu.h"
 #include "dma.h"
@@ -8,22 +10,12 @@
 #include "net.h"
 #include "nic.h"
 #include "run.h"
+#include "send.h"
 
 #define SLICE_NS	2000u
 
 /* Parts of a poll, in their order. */
 enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
-
-/*
- * struct sent - a packet that the NIC has sent
- * @ns:		time of its completion
- * @flow:	that net_completed() is told; NET_NO_FLOW
- */
-struct sent {
-	u64 ns;
-	u64 iova;
-	u32 flow;
-};
 
 /*
  * struct core - a core
@@ -52,19 +44,21 @@ struct core {
 	bool app_turn;
 	u32 *flows;
 	u32 flow_first, flow_count;
-	struct sent *sent;
+	struct cpu_sent *sent;
 	u32 sent_first, sent_count, sent_room;
 };
 
 static struct core *cores;
+static u32 applications;	/* of all flows and streams */
 
 void cpu_init(void)
 {
+	applications = (u32)(model.params.flows + model.params.send_flows);
 	cores = model_new(model.params.cores, sizeof(*cores));
 	for (u64 i = 0; i < model.params.cores; i++) {
-		cores[i].flows = model_new(model.params.flows, sizeof(u32));
+		cores[i].flows = model_new(applications, sizeof(u32));
 		cores[i].sent_room = 4096;
-		cores[i].sent = model_new(cores[i].sent_room, sizeof(struct sent));
+		cores[i].sent = model_new(cores[i].sent_room, sizeof(struct cpu_sent));
 	}
 }
 
@@ -98,27 +92,46 @@ void cpu_completion(u32 at, u64 ns)
 void cpu_wake_application(u32 at, u64 ns, u32 flow)
 {
 	struct core *core = &cores[at];
-	u32 place = (core->flow_first + core->flow_count++) % (u32)model.params.flows;
+	u32 place = (core->flow_first + core->flow_count++) % applications;
 
 	core->flows[place] = flow;
 	wake(at, ns);
 }
 
-void cpu_sent(u32 at, u64 ns, u64 iova, u32 flow)
+static void enlarge(struct core *core)
+{
+	struct cpu_sent *sent = model_new(2 * core->sent_room, sizeof(*sent));
+
+	for (u32 i = 0; i < core->sent_count; i++)
+		sent[i] = core->sent[(core->sent_first + i) % core->sent_room];
+	free(core->sent);
+	core->sent = sent;
+	core->sent_first = 0;
+	core->sent_room *= 2;
+}
+
+void cpu_sent(u32 at, u64 ns, struct cpu_sent sent)
 {
 	struct core *core = &cores[at];
-	u32 place = (core->sent_first + core->sent_count++) % core->sent_room;
+	u32 place;
 
-	if (core->sent_count > core->sent_room)
-		model_broken("core %u has %u packets to send", at, core->sent_count);
-	core->sent[place] = (struct sent) { ns, iova, flow };
+	if (core->sent_count == core->sent_room)
+		enlarge(core);
+	place = (core->sent_first + core->sent_count++) % core->sent_room;
+	sent.ns = ns;
+	core->sent[place] = sent;
 	cpu_completion(at, ns);
+}
+
+u64 cpu_free_at(u32 at)
+{
+	return cores[at].free_ns > model.now_ns ? cores[at].free_ns : model.now_ns;
 }
 
 void cpu_charge(u32 at, u64 ns)
 {
-	if (ns > cores[at].free_ns)
-		cores[at].free_ns = ns;
+	counts.busy_ns += ns - cpu_free_at(at);
+	cores[at].free_ns = ns;
 }
 
 /* ---- polls ---- */
@@ -148,7 +161,7 @@ static u64 poll_packet(struct core *core, u32 at, u64 ns)
 
 static u64 clean_sent(struct core *core, u64 ns)
 {
-	struct sent first = core->sent[core->sent_first];
+	struct cpu_sent first = core->sent[core->sent_first];
 
 	if (!core->sent_count || first.ns > ns) {
 		core->phase = PHASE_REFILL;
@@ -156,7 +169,9 @@ static u64 clean_sent(struct core *core, u64 ns)
 	}
 	core->sent_first = (core->sent_first + 1) % core->sent_room;
 	core->sent_count--;
-	ns = model.params.aware ? dma_unmap_later(ns, first.iova, NET_ACK_BYTES) :
+	if (first.segment != SEND_NONE)
+		return send_clean(ns, first.segment);
+	ns = model.params.aware ? dma_unmap_later(ns, first.iova, 1, NET_ACK_BYTES) :
 				  dma_unmap(ns, first.iova, 1, NET_ACK_BYTES);
 	return first.flow == NET_NO_FLOW ? ns : net_completed(ns, first.flow);
 }
@@ -206,16 +221,18 @@ static u64 poll(struct core *core, u32 at, u64 ns)
 static u64 application(struct core *core, u64 ns)
 {
 	u32 flow = core->flows[core->flow_first];
-	bool more, finished;
+	bool more, finished = true;
 
-	ns = net_read(ns, flow, &more, &finished);
+	if (flow >= model.params.flows)
+		ns = send_write(ns, flow, &more);
+	else
+		ns = net_read(ns, flow, &more, &finished);
 	if (more && !finished)
 		return ns;
-	core->flow_first = (core->flow_first + 1) % (u32)model.params.flows;
+	core->flow_first = (core->flow_first + 1) % applications;
 	core->flow_count--;
 	if (more)
-		core->flows[(core->flow_first + core->flow_count++) % (u32)model.params.flows] =
-			flow;
+		core->flows[(core->flow_first + core->flow_count++) % applications] = flow;
 	return ns;
 }
 

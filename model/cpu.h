@@ -24,10 +24,25 @@ void cpu_wake_application(u32 core, u64 ns, u32 flow);
 /* The core looks for work. */
 void cpu_run(u32 core);
 
-/* The NIC has sent the packet in an IOVA page, from @ns on; @flow: as net_completed() needs it. */
-void cpu_sent(u32 core, u64 ns, u64 iova, u32 flow);
+/*
+ * struct cpu_sent - a packet that the NIC has sent
+ * @ns:		time of the completion
+ * @segment:	of send.h; SEND_NONE: a packet without data
+ * @iova:	of a packet without data
+ * @flow:	that net_completed() is told; NET_NO_FLOW
+ */
+struct cpu_sent {
+	u64 ns;
+	u32 segment;
+	u32 flow;
+	u64 iova;
+};
 
-/* The core was busy with something else until @ns. */
+/* The NIC has sent a packet; CPUs see the completion from @ns on. */
+void cpu_sent(u32 core, u64 ns, struct cpu_sent sent);
+
+/* Returns the time at which the core is free; the core then is busy with something else until @ns. */
+u64 cpu_free_at(u32 core);
 void cpu_charge(u32 core, u64 ns);
 
 #endif

@@ -27,17 +27,22 @@ struct unmapped {
 	u64 pages;
 };
 
+struct range {
+	u64 iova;
+	u32 pages;
+};
+
 /*
  * struct dma_cpu - a CPU's part
  * @unmapped:	oldest first, from @head on
- * @later:	IOVAs that wait for dma_flush() in the kernel's modes
+ * @later:	ranges that wait for dma_flush() in the kernel's modes
  * @polls:	the engine wants a call at the end of the next poll
  * @copies:	copies so far; each takes the next slot
  */
 struct dma_cpu {
 	struct unmapped *unmapped;
 	u32 head, count, room;
-	u64 *later;
+	struct range *later;
 	u32 later_count, later_room;
 	bool polls;
 	u64 copies;
@@ -49,6 +54,7 @@ static struct kernel *kernel;
 static u64 now_ns;	/* time of the running CPU, within a call */
 static bool trims;
 static bool immediate;	/* the unmap in progress was flushed */
+static u64 map_lock_free_ns;
 static bool ages;	/* nothing is invalidated yet */
 
 /* ---- exposure ---- */
@@ -296,6 +302,18 @@ static u64 copy(u32 bytes, u64 *iova)
 	return now_ns + map_ns() + bytes * model.params.copy_page_ns / XS_PAGE_BYTES;
 }
 
+/* Maps hold a lock that all CPUs share, in turn: the walk of all cache tags (CLAIMS D). */
+static u64 map_locked(u64 ns)
+{
+	u64 begin = map_lock_free_ns > ns ? map_lock_free_ns : ns;
+
+	if (!model.params.map_lock_ns || ages)
+		return ns;
+	map_lock_free_ns = begin + model.params.map_lock_ns;
+	counts.locked_ns += begin - ns;
+	return map_lock_free_ns;
+}
+
 u64 dma_map(u64 ns, u64 phys, u32 pages, u32 bytes, u64 *iova)
 {
 	now_ns = ns;
@@ -304,7 +322,7 @@ u64 dma_map(u64 ns, u64 phys, u32 pages, u32 bytes, u64 *iova)
 		return ns;
 	if (copies(bytes))
 		return copy(bytes, iova);
-	now_ns += map_ns() + (pages - 1) * model.params.entry_ns;
+	now_ns = map_locked(now_ns + map_ns() + (pages - 1) * model.params.entry_ns);
 	counts.mapped += pages;
 	if (kernel)
 		*iova = kernel_alloc(kernel, pages);
@@ -350,7 +368,7 @@ u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes)
 	return now_ns;
 }
 
-static void keep_for_flush(u64 iova)
+static void keep_for_flush(u64 iova, u32 pages)
 {
 	struct dma_cpu *cpu = &cpus[running_cpu];
 
@@ -358,22 +376,22 @@ static void keep_for_flush(u64 iova)
 		cpu->later_room = cpu->later_room ? 2 * cpu->later_room : 256;
 		cpu->later = model_again(cpu->later, cpu->later_room * sizeof(*cpu->later));
 	}
-	cpu->later[cpu->later_count++] = iova;
+	cpu->later[cpu->later_count++] = (struct range) { iova, pages };
 }
 
-u64 dma_unmap_later(u64 ns, u64 iova, u32 bytes)
+u64 dma_unmap_later(u64 ns, u64 iova, u32 pages, u32 bytes)
 {
 	now_ns = ns;
 	if (model.params.side == SIDE_OFF)
 		return ns;
-	now_ns += unmap_ns();
+	now_ns += unmap_ns() + (pages - 1) * model.params.entry_ns;
 	if (copies(bytes))
 		return now_ns;
-	counts.unmapped++;
+	counts.unmapped += pages;
 	if (kernel)
-		keep_for_flush(iova);
+		keep_for_flush(iova, pages);
 	else
-		path_unmap_deferred(engine, iova << XS_PAGE_LG2, 1);
+		path_unmap_deferred(engine, iova << XS_PAGE_LG2, pages);
 	return now_ns;
 }
 
@@ -391,8 +409,11 @@ u64 dma_flush(u64 ns)
 	if (!cpu->later_count)
 		return now_ns;
 	now_ns = queue_send_domain(now_ns + model.params.flush_ns);
-	while (cpu->later_count)
-		kernel_free(kernel, cpu->later[--cpu->later_count], 1);
+	while (cpu->later_count) {
+		struct range range = cpu->later[--cpu->later_count];
+
+		kernel_free(kernel, range.iova, range.pages);
+	}
 	return now_ns;
 }
 
@@ -491,7 +512,8 @@ static void rest(void)
  */
 void dma_age(void)
 {
-	u64 ring = model.params.queues * model.params.descriptor_pages *
+	u64 ring = model.params.jobs ? model.params.jobs * model.params.depth :
+		   model.params.queues * model.params.descriptor_pages *
 		   (model.params.ring / model.params.descriptor_packets + 1);
 	u64 count = ring + model.params.queues * model.params.cache_pages +
 		    model.params.aged_pages;

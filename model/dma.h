@@ -42,7 +42,7 @@ u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes);
  * is exposed. In the kernel's modes this is the fork's (CLAIMS A): dma_flush() sends a
  * domain-selective command.
  */
-u64 dma_unmap_later(u64 ns, u64 iova, u32 bytes);
+u64 dma_unmap_later(u64 ns, u64 iova, u32 pages, u32 bytes);
 u64 dma_flush(u64 ns);
 
 /*

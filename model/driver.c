@@ -52,7 +52,7 @@ u64 driver_unmap_later(u64 ns, u32 page)
 {
 	u32 queue = page_at(page)->queue;
 
-	ns = dma_unmap_later(ns, page_at(page)->iova, DMA_WHOLE);
+	ns = dma_unmap_later(ns, page_at(page)->iova, 1, DMA_WHOLE);
 	page_ring_put(&pending[queue], page);
 	return pending[queue].count == PENDING_PAGES ? driver_end(ns, queue) : ns;
 }

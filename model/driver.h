@@ -32,12 +32,14 @@ struct descriptor {
 
 /*
  * struct driver_ops - a way
+ * @one_packet:	a descriptor takes one packet
  * @init:	set up for all queues; may be NULL
  * @fill:	give a descriptor a mapped page at place @i; called for all places in order
  * @release:	a descriptor gives up the page at place @i; called for all places in order
  * @unref:	the stack has dropped the last reference of a page that the driver does not own
  */
 struct driver_ops {
+	bool one_packet;
 	void (*init)(void);
 	u64 (*fill)(u64 ns, u32 queue, struct descriptor *descriptor, u32 i);
 	u64 (*release)(u64 ns, u32 queue, struct descriptor *descriptor, u32 i);

@@ -37,6 +37,7 @@ static u64 release(u64 ns, u32 queue, struct descriptor *descriptor, u32 i)
 }
 
 const struct driver_ops driver_half_pages = {
+	.one_packet = true,
 	.init = init,
 	.fill = fill,
 	.release = release,

@@ -7,6 +7,7 @@
 #include "nic.h"
 #include "packet.h"
 #include "run.h"
+#include "send.h"
 
 #define HEADER_BYTES	52u	/* IP and TCP with timestamps */
 #define FRAME_BYTES	38u	/* Ethernet: preamble, header, check sum, gap */
@@ -17,7 +18,7 @@
 #define SLICE_PACKETS	16u
 #define WINDOW_SHIFT	10	/* the congestion window counts 1/1024 packets */
 #define WINDOW_LEAST	(2ull << WINDOW_SHIFT)
-#define WINDOW_MOST	(1ull << 30)
+#define WINDOW_MOST	(1ull << 30)	/* the receive window is smaller */
 #define GRO_MOST	64u
 
 /* What the sender knows of a packet. */
@@ -125,7 +126,11 @@ static u64 lesser(u64 a, u64 b)
 
 u32 net_core(u32 flow)
 {
-	return flow % (u32)model.params.queues;
+	u32 queues = (u32)model.params.queues;
+
+	if (flow >= model.params.flows)
+		return queues - 1 - (flow - (u32)model.params.flows) % queues;
+	return flow % queues;
 }
 
 static void flow_init(struct flow *flow)
@@ -274,7 +279,7 @@ static void recover(struct flow *flow, u32 packets)
 		return;
 	}
 	if (flow->in_flight > target) {
-		allowed = (flow->delivered * target + flow->before - 1) / flow->before;
+		allowed = (u32)(((u64)flow->delivered * target + flow->before - 1) / flow->before);
 		allowed = allowed > flow->sent ? allowed - flow->sent : 0;
 	} else {
 		allowed = flow->delivered > flow->sent ? flow->delivered - flow->sent : 0;
@@ -285,11 +290,15 @@ static void recover(struct flow *flow, u32 packets)
 	flow->window = (u64)(flow->in_flight + allowed) << WINDOW_SHIFT;
 }
 
+/* As tcp_is_cwnd_limited(): a window that something else keeps from being used does not grow. */
 static void grow(struct flow *flow, u32 packets)
 {
-	if (flow->recovers || flow->window > WINDOW_MOST)
+	u64 used = (u64)(flow->in_flight + packets) << WINDOW_SHIFT;
+	bool slow_start = flow->window < flow->slow_start_end;
+
+	if (flow->recovers || (slow_start ? 2 * used : used) + (1ull << WINDOW_SHIFT) <= flow->window)
 		return;
-	if (flow->window < flow->slow_start_end)
+	if (slow_start)
 		flow->window += (u64)packets << WINDOW_SHIFT;
 	else
 		flow->window += ((u64)packets << 2 * WINDOW_SHIFT) / flow->window;
@@ -437,8 +446,9 @@ void net_sent(u64 ns, u32 ack, u64 iova)
 {
 	u64 jitter = model_random(model.params.base_rtt_ns / 16 + 1);
 
-	cpu_sent(net_core(acks[ack].flow), ns, iova,
-		 acks[ack].answers ? acks[ack].flow : NET_NO_FLOW);
+	cpu_sent(net_core(acks[ack].flow), ns, (struct cpu_sent) {
+		.iova = iova, .flow = acks[ack].answers ? acks[ack].flow : NET_NO_FLOW,
+	});
 	run_at(ns + model.params.base_rtt_ns / 2 + jitter, RUN_ACK, ack);
 }
 
@@ -506,6 +516,10 @@ u64 net_receive(u64 ns, u32 core, u32 packet)
 	u32 number = packet_at(packet)->flow;
 	struct flow *flow = &flows[number];
 
+	if (number >= model.params.flows) {
+		ns = send_acked(ns + model.params.gro_ns, number, packet_at(packet)->seq);
+		return packet_free(ns, packet);
+	}
 	if (flow->joined_count &&
 	    packet_at(packet)->seq != packet_at(flow->joined[flow->joined_count - 1])->seq + 1)
 		ns = deliver(ns, number);

@@ -64,7 +64,7 @@ void net_wire(void);
 /* Returns what has kept a packet from coming for @gap ns, while the NIC was not in arrears. */
 enum limit net_limit(u64 gap);
 
-/* Returns the core that receives a flow. */
+/* Returns the core of a flow, or of a stream (send.h). */
 u32 net_core(u32 flow);
 
 #endif

@@ -12,7 +12,6 @@
 #include "run.h"
 
 #define ENTRY_BYTES	64u
-#define ETHERNET_BYTES	14u
 #define NO_PACKET	PACKET_NONE
 
 /*
@@ -146,6 +145,16 @@ static void write_entry(u32 queue, enum nic_ring ring)
 	go();
 }
 
+u64 nic_next_send(u32 queue)
+{
+	return next_entry(queue, RING_SEND);
+}
+
+void nic_write_sent(u32 queue)
+{
+	write_entry(queue, RING_SENT);
+}
+
 void nic_interrupt(u32 queue)
 {
 	write_entry(queue, RING_EVENT);
@@ -193,11 +202,6 @@ void nic_read(u32 number)
 
 /* ---- the buffer ---- */
 
-static u64 packet_bytes(void)
-{
-	return model.params.mtu_bytes + ETHERNET_BYTES;
-}
-
 /* Counts the time since the last arrival for what has kept the next packet from coming. */
 static void count_limit(void)
 {
@@ -212,21 +216,23 @@ static void count_limit(void)
 
 void nic_arrive(u32 packet)
 {
+	u64 bytes = packet_at(packet)->bytes;
+
 	counts.arrived++;
 	count_limit();
-	if (nic.buffered + packet_bytes() > model.params.nic_buffer_bytes) {
+	if (nic.buffered + bytes > model.params.nic_buffer_bytes) {
 		counts.dropped++;
 		packet_give(packet);
 		return;
 	}
-	nic.buffered += packet_bytes();
+	nic.buffered += bytes;
 	packet_push(&nic.waiting, packet);
 	go();
 }
 
 static u32 queue_of(const struct packet *packet)
 {
-	return packet->flow % (u32)model.params.queues;
+	return net_core(packet->flow);
 }
 
 /* ---- descriptors ---- */
@@ -273,7 +279,7 @@ static void place_in(struct queue *queue, struct packet *packet, u64 bytes)
 		at = next;
 	}
 	now->used += strides * model.params.stride_bytes;
-	if (now->used >= descriptor_bytes()) {
+	if (now->used >= descriptor_bytes() || driver()->one_packet) {
 		now->closed = true;
 		queue->current++;
 	}
@@ -282,7 +288,7 @@ static void place_in(struct queue *queue, struct packet *packet, u64 bytes)
 /* Returns false if the queue has no descriptor. */
 static bool place(struct queue *queue, struct packet *packet)
 {
-	u64 bytes = packet_bytes(), most = descriptor_bytes();
+	u64 bytes = packet->bytes, most = descriptor_bytes();
 	u64 needed = (bytes + most - 1) / most;
 
 	if (!current_descriptor(queue, bytes < most ? bytes : most) ||
@@ -347,7 +353,7 @@ void nic_processed(u32 at, u32 number)
 static void drop_first(void)
 {
 	counts.dropped++;
-	nic.buffered -= packet_bytes();
+	nic.buffered -= packet_at(nic.waiting.first)->bytes;
 	packet_give(packet_pop(&nic.waiting));
 }
 
@@ -375,7 +381,7 @@ static void complete(struct packet *packet)
 
 	packet->done_ns = link_write(model.now_ns, next_entry(at, RING_COMPLETION), ENTRY_BYTES);
 	nic.placed = false;
-	nic.buffered -= packet_bytes();
+	nic.buffered -= packet->bytes;
 	nic.completions++;
 	counts.packets++;
 	packet_push(&queues[at].completed, number);

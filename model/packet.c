@@ -5,6 +5,8 @@
 #include "packet.h"
 #include "page.h"
 
+#define ETHERNET_BYTES	14u
+
 static struct packet *packets;
 static u32 count, room;
 static struct packet_list spare;
@@ -24,6 +26,7 @@ u32 packet_take(u32 flow, u32 seq)
 	packets[number].flow = flow;
 	packets[number].seq = seq;
 	packets[number].part_count = 0;
+	packets[number].bytes = (u32)model.params.mtu_bytes + ETHERNET_BYTES;
 	return number;
 }
 

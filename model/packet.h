@@ -23,12 +23,14 @@ struct packet_part {
  * @seq:	number of the packet in its flow
  * @done_ns:	time from which on CPUs see the completion
  * @next:	in the list that has the packet
+ * @bytes:	size, with Ethernet's header
  */
 struct packet {
 	u32 flow;
 	u32 seq;
 	u64 done_ns;
 	u32 next;
+	u32 bytes;
 	u32 part_count;
 	struct packet_part parts[PACKET_PARTS];
 };
@@ -39,6 +41,7 @@ struct packet_list {
 	u32 count;
 };
 
+/* A packet of the MTU's size. */
 u32 packet_take(u32 flow, u32 seq);
 struct packet *packet_at(u32 number);
 void packet_give(u32 number);

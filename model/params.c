@@ -12,6 +12,8 @@
 #include "params.h"
 
 #define LINE_BYTES	256
+#define PAGES_MOST	16777216u
+#define PACKETS_MOST	67108864u
 #define STATUS_USAGE	2
 
 /*
@@ -170,6 +172,27 @@ static void set(struct model_params *params, const char *name, const char *value
 	wrong("unknown parameter '%s': model/parameters.toml lists all", name);
 }
 
+/* What a ring must hold, and the memory that a point may take. */
+static void check_sizes(const struct model_params *params)
+{
+	u64 descriptors = params->ring / params->descriptor_packets;
+	u64 bytes = params->descriptor_pages * XS_PAGE_BYTES;
+	u64 pages = params->queues * descriptors * params->descriptor_pages;
+	u64 packets = params->flows * 4 * (params->window_bytes / params->mtu_bytes + 1);
+
+	if (params->flows && (params->mtu_bytes + 14 + bytes - 1) / bytes > descriptors + 1)
+		wrong("ring %llu is too small for a packet of mtu_bytes %llu",
+		      (unsigned long long)params->ring, (unsigned long long)params->mtu_bytes);
+	if (pages > PAGES_MOST)
+		wrong("ring %llu with %llu queues has more than %u pages",
+		      (unsigned long long)params->ring, (unsigned long long)params->queues,
+		      PAGES_MOST);
+	if (packets > PACKETS_MOST)
+		wrong("window_bytes %llu with %llu flows is more than %u packets",
+		      (unsigned long long)params->window_bytes, (unsigned long long)params->flows,
+		      PACKETS_MOST);
+}
+
 /* Parameters that are impossible together. */
 static void check(const struct model_params *params)
 {
@@ -185,6 +208,9 @@ static void check(const struct model_params *params)
 		wrong("nic_buffer_bytes %llu is less than two packets of mtu_bytes %llu",
 		      (unsigned long long)params->nic_buffer_bytes,
 		      (unsigned long long)params->mtu_bytes);
+	check_sizes(params);
+	if (!params->jobs && !params->flows && !params->send_flows)
+		wrong("flows 0 with send_flows 0: give at least a connection");
 	if (params->queues > params->cores)
 		wrong("queues %llu is more than cores %llu: a core serves at most a queue",
 		      (unsigned long long)params->queues, (unsigned long long)params->cores);

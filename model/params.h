@@ -23,6 +23,7 @@
 	P(pcie_mbps, 100, 4000000) \
 	P(pcie_latency_ns, 0, 100000) \
 	P(pcie_credit_bytes, 512, 16777216) \
+	P(pcie_read_bytes, 8192, 16777216) \
 	P(link_mbps, 10, 1600000) \
 	P(command_wait_ns, 0, 1000000) \
 	P(command_busy_ns, 0, 1000000) \
@@ -48,6 +49,14 @@
 	P(app_read_ns, 0, 1000000) \
 	P(page_ns, 0, 100000) \
 	P(poll_ns, 0, 100000) \
+	P(map_lock_ns, 0, 100000) \
+	P(io_submit_ns, 0, 1000000) \
+	P(io_complete_ns, 0, 1000000) \
+	P(drives, 1, 256) \
+	P(drive_parallel, 1, 65536) \
+	P(drive_service_ns, 100, 100000000) \
+	P(drive_mbps, 100, 4000000) \
+	P(drive_polls, 0, 1) \
 	P(softirq_us, 1, 100000) \
 	P(app_slice_us, 1, 100000) \
 	/* driver */ \
@@ -61,9 +70,10 @@
 	P(moderation_ns, 0, 1000000) \
 	P(budget, 1, 1024) \
 	P(control_pages, 1, 1024) \
+	P(send_together, 0, 255) \
 	P(hz, 24, 10000) \
 	/* workload */ \
-	P(flows, 1, 4096) \
+	P(flows, 0, 4096) \
 	P(mtu_bytes, 576, 65536) \
 	P(off_mbps, 0, 1600000) \
 	P(base_rtt_ns, 100, 100000000) \
@@ -73,7 +83,13 @@
 	P(read_bytes, 1, 67108864) \
 	P(gro_bytes, 1, 1048576) \
 	P(request_bytes, 0, 1048576) \
-	P(request_ns, 0, 10000000)
+	P(request_ns, 0, 10000000) \
+	P(send_flows, 0, 4096) \
+	P(send_bytes, 4096, 65536) \
+	P(fragment_bytes, 4096, 65536) \
+	P(jobs, 0, 1024) \
+	P(depth, 1, 4096) \
+	P(block_bytes, 512, 131072)
 
 /* The driver's recycling; see driver.h. */
 enum model_driver {

@@ -107,6 +107,8 @@ void report_print(u64 ns)
 {
 	printf("{");
 	ratio("throughput_gbps", counts.bytes * 8, ns);
+	ratio("kiops", counts.requests * 1000000, ns);
+	ratio("transmit_gbps", counts.sent_bytes * 8, ns);
 	ratio("cpu_share", counts.busy_ns, ns * model.params.cores);
 	ratio("lock_share", counts.locked_ns, ns * model.params.cores);
 	ratio("drops_share", counts.dropped, counts.arrived);

@@ -3,6 +3,7 @@
 #include "count.h"
 #include "cpu.h"
 #include "dma.h"
+#include "drive.h"
 #include "driver.h"
 #include "heap.h"
 #include "link.h"
@@ -11,6 +12,7 @@
 #include "nic.h"
 #include "queue.h"
 #include "run.h"
+#include "send.h"
 #include "walk.h"
 
 #define NS_PER_MS	1000000ull
@@ -21,6 +23,15 @@ static struct heap heap;
 void run_at(u64 ns, enum run_kind kind, u32 at)
 {
 	heap_add(&heap, ns > model.now_ns ? ns : model.now_ns, kind, at);
+}
+
+/* A timer of the DMA API has the core when the core is free, and keeps it until its end. */
+static void timer(u32 cpu)
+{
+	if (model.params.jobs)
+		drive_charge(cpu, dma_timer(drive_free_at(cpu), cpu));
+	else
+		cpu_charge(cpu, dma_timer(cpu_free_at(cpu), cpu));
 }
 
 static void dispatch(const struct event *event)
@@ -51,7 +62,25 @@ static void dispatch(const struct event *event)
 		cpu_run(event->at);
 		break;
 	case RUN_DMA_TIMER:
-		cpu_charge(event->at, dma_timer(model.now_ns, event->at));
+		timer(event->at);
+		break;
+	case RUN_SEND:
+		send_read();
+		break;
+	case RUN_SEND_ARRIVES:
+		send_arrives(event->at);
+		break;
+	case RUN_SEND_TIMER:
+		send_timer(event->at);
+		break;
+	case RUN_DRIVE:
+		drive_next(event->at);
+		break;
+	case RUN_DRIVE_SERVED:
+		drive_served(event->at);
+		break;
+	case RUN_DRIVE_CORE:
+		drive_core(event->at);
 		break;
 	case RUN_END:
 		break;
@@ -73,18 +102,30 @@ static void run_until(u64 ns)
 	}
 }
 
+static void init_network(void)
+{
+	driver_init();
+	cpu_init();
+	nic_start();
+	net_init();
+	send_init();
+}
+
 static void init(void)
 {
 	walk_init();
 	queue_init();
 	dma_init();
-	nic_init();
+	if (model.params.jobs)
+		drive_map_rings();
+	else
+		nic_init();
 	dma_age();
 	link_init();
-	driver_init();
-	cpu_init();
-	nic_start();
-	net_init();
+	if (model.params.jobs)
+		drive_init();
+	else
+		init_network();
 }
 
 u64 run(void)

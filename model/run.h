@@ -16,6 +16,12 @@ enum run_kind {
 	RUN_READ,	/* read (nic.h): a read of the NIC begins */
 	RUN_COMMAND,	/* nothing: the hardware takes the next command from the queue */
 	RUN_DMA_TIMER,	/* CPU */
+	RUN_SEND,	/* nothing: the NIC may read the next page that it sends */
+	RUN_SEND_ARRIVES, /* stream: the other host has a segment */
+	RUN_SEND_TIMER,	/* stream */
+	RUN_DRIVE,	/* drive: a request has come, or another has ended */
+	RUN_DRIVE_SERVED, /* request */
+	RUN_DRIVE_CORE,	/* core: the core looks for requests */
 	RUN_END,	/* nothing: a part of the run ends */
 };
 

@@ -80,7 +80,7 @@ WALKERS = 'walkers = { value = 2, unit = "count", how = "assumed", source = "gue
         ('driver = "page_pool"\n', "", 'names no driver: add driver = "NAME", from page_pool, or give --driver'),
         ('driver = "page_pool"', 'driver = "mlx9"', "drivers/mlx9.toml does not exist: name a driver"),
         ('title = "A server"', "title = ", "no TOML: Invalid value (at line 3, column 9)"),
-        ('title = "A server"', "name = 1", "name: unknown: choose from kind, title, driver, parameters"),
+        ('title = "A server"', "name = 1", "name: unknown: choose from kind, title, device, driver, parameters"),
     ],
 )
 def test_an_error_names_the_place(files: tuple[Path, Path], old: str, new: str, said: str) -> None:

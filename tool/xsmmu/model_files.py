@@ -12,11 +12,13 @@ A file of a machine, a driver or a workload has a kind, a title, and its paramet
 The unit is that of parameters.toml, so that a number in another unit is refused; `how` says where the value is from;
 lowest and highest bound the values that are as likely. A machine names its driver, which is a file of the model or a
 path. Machines and workloads may give parameters of the driver, such as its ring, other values than the driver's file.
-An error names the file, the line and the parameter.
+A workload names its device, `nic` (as if it named none) or `drives`; files need no parameters of the other. An error
+names the file, the line and the parameter.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 import os
@@ -33,11 +35,14 @@ from xsmmu.errors import UserError
 FOLDER_VARIABLE: Final = "XSMMU_MODEL"
 """Variable with another folder of the model's files."""
 PARTS: Final = ("machine", "driver", "workload")
+NIC: Final = "nic"
+DEVICES: Final = (NIC, "drives")
+"""What a workload may use."""
 HOW: Final = ("measured", "fitted", "published", "assumed")
 Value = int | str
 
 _KEYS: Final = ("value", "unit", "lowest", "highest", "how", "source")
-_HEADS: Final = ("kind", "title", "driver", "parameters")
+_HEADS: Final = ("kind", "title", "device", "driver", "parameters")
 _ABOVE: Final = Path(__file__).resolve().parents
 
 
@@ -71,6 +76,15 @@ class Parameter:
     highest: int
     words: tuple[str, ...]
     what: str
+    device: str | None = None
+    """The device that needs it; None: all. A file for another device may leave the parameter out."""
+    default: Value | None = None
+    """What holds where no file has it; None: a file for the device must have it."""
+
+    @property
+    def absent(self) -> Value:
+        """What the program is told where no file has it."""
+        return self.default if self.default is not None else self.words[0] if self.words else self.lowest
 
     def fault(self, value: Any) -> str | None:
         """Why a value is impossible; None if it is possible."""
@@ -113,7 +127,8 @@ def parameters(file: Path | None = None) -> Parameters:
 def _parameter(name: str, row: Mapping[str, Any]) -> Parameter:
     words = tuple(map(str, row.get("words", ())))
     lowest, highest = (0, 0) if words else (int(row["lowest"]), int(row["highest"]))
-    return Parameter(name, str(row["part"]), str(row["unit"]), lowest, highest, words, str(row["text"]))
+    made = Parameter(name, str(row["part"]), str(row["unit"]), lowest, highest, words, str(row["text"]))
+    return dataclasses.replace(made, device=row.get("device"), default=row.get("default"))
 
 
 # -- machines, drivers, workloads ------------------------------------------------------------------
@@ -146,17 +161,20 @@ class Described:
     given: Mapping[str, Given]
     lines: Mapping[str, int]
     """Line of each parameter, for messages."""
+    device: str = "nic"
 
     def place(self, name: str) -> str:
         """Where a parameter stands."""
         return f"{self.file}:{self.lines[name]}: {name}" if name in self.lines else f"{self.file}: {name}"
 
 
-def described(file: Path, part: str, known: Parameters) -> Described:
-    """Read a machine, a driver or a workload."""
+def described(file: Path, part: str, known: Parameters, device: str | None = None) -> Described:
+    """Read a machine, a driver or a workload; without `device`, for the one that the file names."""
     found = _toml(file, f"a {part} (docs/model.md)")
     if found.get("kind") != part:
         raise _bad(f"{file}: kind", f'is {found.get("kind")!r}: a {part} is needed here, with kind = "{part}"')
+    if found.get("device", NIC) not in DEVICES:
+        raise _bad(f"{file}: device", f"is {found['device']!r}: choose from {', '.join(DEVICES)}")
     for name in found:
         if name not in _HEADS:
             raise _bad(f"{file}: {name}", f"unknown: choose from {', '.join(_HEADS)}; parameters stand in [parameters]")
@@ -164,14 +182,16 @@ def described(file: Path, part: str, known: Parameters) -> Described:
     lines = dict(_lines(file.read_text(), rows))
     empty = Described(file, part, str(found.get("title", file.stem)), found.get("driver"), {}, lines)
     given = {name: _given(empty.place(name), name, row, part, known) for name, row in rows.items()}
-    missing = [each for each in known.values() if each.part == part and each.name not in given]
+    device = device or str(found.get("device", NIC))
+    mine = [each for each in known.values() if each.part == part and each.device in (None, device)]
+    missing = [each for each in mine if each.default is None and each.name not in given]
     if missing:
         raise UserError(
             f"{file} lacks {_named(missing)}: add each with value, unit, how and source",
             [f"{each.name} ({each.unit}): {each.what}" for each in missing],
             code="bad-model",
         )
-    return Described(file, part, empty.title, empty.driver, given, lines)
+    return Described(file, part, empty.title, empty.driver, given, lines, device)
 
 
 def _named(missing: list[Parameter]) -> str:
@@ -265,15 +285,16 @@ class Scene:
     def given(self) -> dict[str, Given]:
         """All parameters, in the order of parameters.toml."""
         all_ = {**self.driver.given, **self.machine.given, **self.workload.given}
-        return {name: all_[name] for name in self.known}
+        return {name: all_[name] for name in self.known if name in all_}
 
     def values(self) -> dict[str, Value]:
         """All values, in the order of parameters.toml."""
-        return {name: given.value for name, given in self.given().items()}
+        given = self.given()
+        return {name: given[name].value if name in given else each.absent for name, each in self.known.items()}
 
     def place(self, name: str) -> str:
         """Where a parameter stands."""
-        return next(part for part in self.parts if name in part.given).place(name)
+        return next((part for part in self.parts if name in part.given), self.workload).place(name)
 
     def ranged(self) -> dict[str, tuple[int, int]]:
         """Parameters that could have other values."""
@@ -283,9 +304,10 @@ class Scene:
 def scene(machine: Path, workload: Path, driver: Path | None = None, known: Parameters | None = None) -> Scene:
     """Read a machine, its driver, or another driver if one is named, and a workload."""
     known = known if known is not None else parameters()
-    found = described(machine, "machine", known)
+    work = described(workload, "workload", known)
+    found = described(machine, "machine", known, work.device)
     driver = driver or _driver(found)
-    return Scene(found, described(driver, "driver", known), described(workload, "workload", known), known)
+    return Scene(found, described(driver, "driver", known, work.device), work, known)
 
 
 def _driver(machine: Described) -> Path:

@@ -37,6 +37,7 @@ LIMITS: Final[Mapping[str, str]] = {
     "lock": "the queue's lock",
     "cpu": "the CPU",
     "sender": "the sender",
+    "drive": "the drives",
 }
 NOT_DETERMINED: Final = "not determined"
 

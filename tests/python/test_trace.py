@@ -25,7 +25,7 @@ from tests.python import trace_traffic
 from tests.python.trace_traffic import LOST, MAP, POLL, Event, packed, unpacked
 
 from checks import trace as checks
-from xsmmu import trace, trace_export
+from xsmmu import files, trace
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
@@ -587,10 +587,22 @@ def test_perfetto_of_a_failed_map(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_an_export_that_failed(tmp_path: Path) -> None:
     for make in (Path.mkdir, Path.touch):
-        with pytest.raises(RuntimeError), trace_export._complete(tmp_path / "a") as part:
+        with pytest.raises(RuntimeError), files.complete(tmp_path / "a") as part:
             make(part)
             raise RuntimeError
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["b", "b.part"])
+@pytest.mark.parametrize("to", ["parquet", "ctf", "perfetto"])
+def test_an_export_follows_no_link(to: str, name: str, program: Path, tmp_path: Path) -> None:
+    """Also one that leads nowhere, where a file would be made."""
+    pytest.importorskip({"parquet": "pyarrow", "ctf": "bt2"}.get(to, "json"))
+    write(program, tmp_path / "a", [Event(0, kind=MAP)])
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=rf"{name} exists"):
+        ran("export", str(tmp_path / "a"), "--to", to, "-O", str(tmp_path / "b"))
+    assert (tmp_path / name).is_symlink() and not (tmp_path / "elsewhere").exists()
 
 
 def test_parquet(program: Path, tmp_path: Path) -> None:

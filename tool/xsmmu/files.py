@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shlex
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,6 +53,33 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
         except BaseException:
             made.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def complete(out: Path) -> Iterator[Path]:
+    """A name for a new file or folder, which gets its own name only when complete.
+
+    Open a file by mode "x": then no link at either name is followed, not even one that leads nowhere.
+    """
+    part = out.with_name(f"{out.name}.part")
+    _free(out, "remove it, or choose another name")
+    _free(part, "from a run that did not end: remove it")
+    try:
+        yield part
+        _free(out, "remove it, or choose another name")
+        part.rename(out)
+    except OSError as error:
+        raise UserError(f"cannot write {part}: {error.strerror}: make room, or choose another folder") from None
+    finally:
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def _free(name: Path, remedy: str) -> None:
+    if os.path.lexists(name):
+        raise UserError(f"{name} exists: {remedy}")
 
 
 @contextmanager

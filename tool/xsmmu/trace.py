@@ -466,8 +466,6 @@ def export(file: Path, to: str, out: Path) -> None:
     """Write a recording for other programs: Parquet, CTF (a folder), or JSON for Perfetto."""
     from xsmmu import trace_export
 
-    if out.exists():
-        raise UserError(f"{out} exists: remove it, or choose another name")
     with Recording(file) as recording:
         count = trace_export.EXPORTS[to](recording, out)
     click.echo(f"{shown(str(out))}: {count:,} events; damage: {damage_text(recording.damage)}")

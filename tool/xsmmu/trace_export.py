@@ -7,35 +7,18 @@ Chrome's trace events, which it documents and opens.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from xsmmu.errors import UserError
+from xsmmu.files import complete
 from xsmmu.trace import FIELDS, KINDS, Recording, library
 
 _OPEN: Final = {"map", "map_list", "alloc", "iova_alloc"}
 _CLOSE: Final = {"unmap", "unmap_list", "free", "iova_free"}
 _FAILED: Final = 0x04
-
-
-@contextlib.contextmanager
-def _complete(out: Path) -> Iterator[Path]:
-    """A name for the unfinished output, which gets its own name only when complete."""
-    part = out.with_name(f"{out.name}.part")
-    if part.exists():
-        raise UserError(f"{part} exists, from an export that did not end: remove it")
-    try:
-        yield part
-        part.rename(out)
-    except OSError as error:
-        raise UserError(f"cannot write {part}: {error.strerror}: make room, or choose another folder") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        part.unlink(missing_ok=True)
 
 
 def parquet(recording: Recording, out: Path) -> int:
@@ -46,7 +29,7 @@ def parquet(recording: Recording, out: Path) -> int:
     text = json.dumps(recording.header)
     schema = arrow.schema([(name, types[kind]) for name, kind in FIELDS], metadata={"xsmmu": text})
     count = 0
-    with _complete(out) as part, writer.ParquetWriter(part, schema, compression="zstd") as file:
+    with complete(out) as part, part.open("xb") as to, writer.ParquetWriter(to, schema, compression="zstd") as file:
         for events in recording.events():
             columns = [arrow.array(events[name].copy()) for name, _ in FIELDS]
             file.write_table(arrow.Table.from_arrays(columns, schema=schema))
@@ -77,7 +60,7 @@ def _json_lines(recording: Recording) -> Iterator[dict[str, Any]]:
 def perfetto(recording: Recording, out: Path) -> int:
     """JSON that ui.perfetto.dev opens. Returns the number of events."""
     count = 0
-    with _complete(out) as part, part.open("w") as file:
+    with complete(out) as part, part.open("x") as file:
         file.write('{"displayTimeUnit":"ns","traceEvents":[')
         for number, event in enumerate(_json_lines(recording)):
             file.write(("\n" if not number else ",\n") + json.dumps(event, separators=(",", ":")))
@@ -140,7 +123,7 @@ def ctf(recording: Recording, out: Path) -> int:
     """A folder with a CTF trace; kinds are classes of events. Returns the number of events."""
     bt2 = library("bt2", "apt install python3-bt2")
     counted = [0]
-    with _complete(out) as part:
+    with complete(out) as part:
         graph = bt2.Graph()
         source = graph.add_component(_source(bt2, recording, counted), "recording")
         sink_class = bt2.find_plugin("ctf").sink_component_classes["fs"]

@@ -51,7 +51,7 @@ FIELDS: Final = (
 )
 """Fields of an event, and their types."""
 
-_HEAD: Final = struct.Struct("<8sHHIIIIII")
+HEAD: Final = struct.Struct("<8sHHIIIIII")
 _READ_BYTES: Final = 1 << 18
 
 
@@ -83,7 +83,7 @@ class _Head(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the block."""
-        return _HEAD.size + self.packed
+        return HEAD.size + self.packed
 
 
 @dataclass
@@ -225,7 +225,7 @@ class Recording:
         self.damage.bytes += count
 
     def _head(self, at: int = 0) -> _Head | None:
-        head = _Head(*_HEAD.unpack_from(self._window, at))
+        head = _Head(*HEAD.unpack_from(self._window, at))
         right = head.magic == MAGIC and head.version == VERSION
         right = right and zlib.crc32(self._window[at : at + 32]) == head.own_crc
         small = head.events <= BLOCK_EVENTS and head.plain <= PLAIN_MAX and head.packed <= PACKED_MAX
@@ -234,7 +234,7 @@ class Recording:
     def _contents(self, head: _Head) -> bytes:
         if self._fill(head.size) < head.size:
             raise _WrongError
-        packed = self._window[_HEAD.size : head.size]
+        packed = self._window[HEAD.size : head.size]
         if zlib.crc32(packed) != head.crc:
             raise _WrongError
         try:
@@ -255,7 +255,7 @@ class Recording:
         raise UserError(f"{self.path}: byte {self.file_bytes}: the {name} is no JSON object: record again")
 
     def _header(self) -> dict[str, Any]:
-        count = self._fill(_HEAD.size)
+        count = self._fill(HEAD.size)
         if not count:
             raise UserError(f"{self.path}: byte 0: the file is empty: nothing was recorded")
         if self._window[:8] != MAGIC[:count]:
@@ -265,7 +265,7 @@ class Recording:
             raise UserError(
                 f"{self.path}: byte 8: format {version} is newer than format {VERSION} of this program: update xsmmu"
             )
-        if count < _HEAD.size:
+        if count < HEAD.size:
             raise UserError(f"{self.path}: byte {count}: cut within its header: nothing can be read")
         head = self._head()
         try:
@@ -303,12 +303,12 @@ class Recording:
     def _next_head(self) -> int:
         """Bytes of the window before the next right head, or before the last bytes, in which a head may begin."""
         at = self._window.find(MAGIC, 1)
-        while 0 < at <= len(self._window) - _HEAD.size and self._head(at) is None:
+        while 0 < at <= len(self._window) - HEAD.size and self._head(at) is None:
             at = self._window.find(MAGIC, at + 1)
         return at if at > 0 else len(self._window) - len(MAGIC) + 1
 
     def _blocks(self) -> Iterator[NDArray[np.void]]:
-        while self._fill(_HEAD.size) >= _HEAD.size:
+        while self._fill(HEAD.size) >= HEAD.size:
             head = self._head()
             if head is None:
                 self._leave_out(self._next_head())
@@ -424,6 +424,15 @@ def trace() -> None:
     """Inspect and export recordings of the DMA API."""
 
 
+_out = click.option(
+    "-O",
+    "--output-file",
+    "out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="OUT",
+    help="File, or with ctf a folder, that does not exist yet.",
+)
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -453,15 +462,7 @@ def info(file: Path, form: str) -> None:
 @trace.command("export")
 @_file
 @click.option("--to", type=click.Choice(("parquet", "ctf", "perfetto")), required=True, help="Format of the output.")
-@click.option(
-    "-O",
-    "--output-file",
-    "out",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="OUT",
-    help="File, or with ctf a folder, that does not exist yet.",
-)
+@_out
 def export(file: Path, to: str, out: Path) -> None:
     """Write a recording for other programs: Parquet, CTF (a folder), or JSON for Perfetto."""
     from xsmmu import trace_export
@@ -469,3 +470,21 @@ def export(file: Path, to: str, out: Path) -> None:
     with Recording(file) as recording:
         count = trace_export.EXPORTS[to](recording, out)
     click.echo(f"{shown(str(out))}: {count:,} events; damage: {damage_text(recording.damage)}")
+
+
+@trace.command("import")
+@_file
+@_out
+def import_(file: Path, out: Path) -> None:
+    """Make a recording of a trace.dat of trace-cmd, of the tracepoints `dma:*` or else `iommu:map` and `unmap`.
+
+    Addresses of memory are permuted as by `xsmmu record`.
+    """
+    from xsmmu import trace_import
+
+    summary = trace_import.import_file(file, out)
+    kinds = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["by_kind"].items())
+    click.echo(f"{shown(str(out))}: {summary['events']:,} events in {summary['seconds']:.1f} s: {kinds}")
+    click.echo(f"not in the file: {', '.join(summary['missing'])}")
+    for warning in trace_import.warnings(summary):
+        click.echo(f"warning: {warning}", err=True)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Recordings of files of trace-cmd, and the writer in Python, against both readers."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.python import trace_dat, trace_traffic
+from tests.python.test_trace import drawn, read_c, read_python
+from tests.python.trace_dat import Traced
+from tests.python.trace_traffic import ENTRY, LOST, MAP, MAP_LIST, UNMAP, Event
+
+from checks import trace as checks
+from xsmmu import trace, trace_import, trace_write
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+
+pytestmark = pytest.mark.early
+
+NIC: Final = "0000:01:00.0"
+DISK: Final = "0000:02:00.0"
+ALLOC, FREE, SYNC_CPU = 6, 7, 8
+FRAME: Final = 1 << 21
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    return checks.through()
+
+
+# -- the writer ------------------------------------------------------------------------------------
+
+
+def wrote(file: Path, events: Sequence[Event]) -> None:
+    with trace_write.created(file) as writer:
+        writer.header({"devices": []})
+        for event in events:
+            writer.add(tuple(event))
+        writer.summary({})
+
+
+def test_both_readers_read_what_is_written(program: Path, tmp_path: Path) -> None:
+    cases = [drawn(random.Random(seed), 200) for seed in range(20)]
+    cases += [trace_traffic.traffic(name, "lazy", 2000) for name in trace_traffic.NAMES]
+    cases += [[], [Event(n, n, kind=MAP) for n in range(65536 + 3)]]
+    for number, events in enumerate(cases):
+        file = tmp_path / f"{number}"
+        wrote(file, events)
+        assert read_python(file) == read_c(program, file) == (events, "blocks 0 bytes 0 cut 0"), number
+
+
+def test_contents_are_those_of_the_specification() -> None:
+    made = np.array([(5, 0x1000, 3, 9, 0, 0, 0, 0, 0, 1, 2)], list(trace.FIELDS))
+    assert trace_write.encoded(made) == bytes((1, 1, 2, 0, 0, 0, 0, 5, 2, 0, 9, 0, 0, 3))
+
+
+# -- trace.dat -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trace_cmd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program, which Debian has; XSMMU_TRACE_CMD names another folder."""
+    if folder := os.environ.get("XSMMU_TRACE_CMD"):
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    if not shutil.which("trace-cmd"):
+        pytest.skip("trace-cmd is not installed")
+
+
+def mapped(ns: int, phys: int, iova: int, size: int = 4096, device: str = NIC, **more: Any) -> Traced:
+    values = {"device": device, "phys_addr": phys, "dma_addr": iova, "size": size, "dir": 2, **more.pop("values", {})}
+    return Traced(ns, "dma/dma_map_page", values, **more)
+
+
+def unmapped(ns: int, iova: int, size: int = 4096, device: str = NIC, **more: Any) -> Traced:
+    return Traced(ns, "dma/dma_unmap_page", {"device": device, "addr": iova, "size": size, "dir": 2}, **more)
+
+
+def imported(folder: Path, events: Sequence[Traced], **words: Any) -> tuple[list[Event], trace.Recording, str]:
+    """The recording of a file with these events, and what the command says."""
+    file = trace_dat.write(folder / "trace.dat", events, **words)
+    done = CliRunner().invoke(app, ["trace", "import", str(file), "-O", str(folder / "a")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    with trace.Recording(folder / "a") as recording:
+        found = [Event(*each) for part in recording.events() for each in part.tolist()]
+    assert recording.damage == trace.Damage()
+    return found, recording, done.output
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_buffers(tmp_path: Path) -> None:
+    registers = {"device": DISK, "phys_addr": 1 << 46}
+    coherent = {"device": DISK, "dma_addr": 0x9000, "size": 8192, "dir": 0}
+    events = [
+        mapped(1_000_000_123, 3 * FRAME + 0x5040, 0xFFFFF040, 2048),
+        unmapped(1_000_000_500, 0xFFFFF040, 2048, cpu=1),
+        mapped(1_000_000_600, 3 * FRAME + 0x6000, (1 << 64) - 1, values={"dir": 1, "attrs": 1 << 5}),
+        Traced(1_000_000_700, "dma/dma_map_resource", {**registers, "dma_addr": 0x2000, "size": 8}),
+        Traced(1_000_000_800, "dma/dma_alloc", {**coherent, "virt_addr": 9}),
+        Traced(1_000_000_810, "dma/dma_alloc", {**coherent, "virt_addr": 0, "dma_addr": 0}),
+        Traced(1_000_000_900, "dma/dma_free", {**coherent, "virt_addr": 9}),
+        Traced(1_000_001_000, "dma/dma_sync_single_for_cpu", {"device": NIC, "dma_addr": 0x7000, "size": 64, "dir": 2}),
+    ]
+    found, recording, said = imported(tmp_path, events)
+    pages = [event.page for event in found]
+    assert [event._replace(page=0) for event in found] == [
+        Event(0, 0xFFFFF040, 0, 2048, offset=0x40, kind=MAP, flags=2),
+        Event(377, 0xFFFFF040, 0, 2048, cpu=1, kind=UNMAP, flags=2),
+        Event(477, 0, 0, 4096, kind=MAP, flags=1 | 4 | 8),
+        Event(577, 0x2000, 0, 8, device=1, kind=MAP, flags=0x10),
+        Event(677, 0x9000, 0, 8192, device=1, kind=ALLOC),
+        Event(687, 0, 0, 8192, device=1, kind=ALLOC, flags=4),
+        Event(777, 0x9000, 0, 8192, device=1, kind=FREE),
+        Event(877, 0x7000, 0, 64, kind=SYNC_CPU, flags=2),
+    ]
+    # The page within its frame stays, frames of memory change places among themselves, registers are no memory.
+    assert [page & 511 for page in pages] == [5, 0, 6, 0, 0, 0, 0, 0]
+    assert pages[0] >> 9 == pages[2] >> 9 <= 4 < pages[3] >> 9 != (1 << 46) >> 21
+    assert [each["name"] for each in recording.header["devices"]] == [NIC, DISK]
+    assert (recording.header["cpus"], recording.header["memory_pages"]) == (2, 5 * 512)
+    assert "polls" in recording.header["missing"] and "not in the file: polls" in said
+    assert recording.summary and recording.summary["by_kind"]["map"] == 3
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_lists(tmp_path: Path) -> None:
+    """Entries as far as the kernel tells, and lost events for what it does not."""
+    whole = {"phys_addrs": [FRAME + 0x10, 0x3031323334353000], "dma_addrs": [0x9010, 0xA000], "lengths": [4080, 512]}
+    merged = {"phys_addrs": [FRAME, FRAME + 4096], "dma_addrs": [0xB000], "lengths": [8192]}
+    events = [
+        Traced(10, "dma/dma_map_sg", {"device": NIC, **whole, "full_nents": 300, "full_ents": 300, "dir": 1}),
+        Traced(20, "dma/dma_map_sg", {"device": NIC, **merged, "full_nents": 2, "full_ents": 1, "dir": 1}),
+        Traced(30, "dma/dma_unmap_sg", {"device": NIC, "addrs": [FRAME], "dir": 1}),
+    ]
+    found, recording, said = imported(tmp_path, events)
+    assert [event._replace(page=0) for event in found] == [
+        Event(0, 0x9010, 0, 4592, 2, kind=MAP_LIST, flags=1),
+        Event(0, 0x9010, 0, 4080, 4080, offset=0x10, kind=ENTRY, flags=1),
+        Event(0, 0xA000, 0, 512, 512, kind=ENTRY, flags=1),
+        Event(0, 0, 0, 298, kind=LOST),
+        Event(10, 0xB000, 0, 8192, 2, kind=MAP_LIST, flags=1),
+        Event(10, 0xB000, 0, 8192, 8192, kind=ENTRY, flags=1),
+        Event(10, kind=ENTRY, flags=1),
+        Event(20, 0, 0, 1, kind=LOST),
+    ]
+    assert recording.summary and recording.summary["lost"] == 299
+    assert "2 gaps, of 299 events as far as known" in said
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_physical_addresses_are_permuted(tmp_path: Path) -> None:
+    """Of a device whose buffers all have their physical address; so unmaps find their maps."""
+    places = [n * FRAME + 0x5000 for n in range(1, 200)]
+    events = [mapped(n, place, place, device=DISK) for n, place in enumerate(places)]
+    events += [unmapped(1000 + n, place, device=DISK) for n, place in enumerate(places)]
+    events.append(mapped(2000, FRAME, 0x9000))
+    found, recording, _ = imported(tmp_path, events)
+    assert [each["physical"] for each in recording.header["devices"]] == [True, False]
+    half = len(places)
+    assert [event.iova for event in found[:half]] == [event.iova for event in found[half : 2 * half]]
+    assert all(event.iova == event.page << 12 for event in found[:half])
+    assert sum(event.iova == place for event, place in zip(found, places, strict=False)) < 20
+    assert len({event.iova for event in found[:half]}) == half
+    assert found[-1].iova == 0x9000
+
+
+@pytest.mark.usefixtures("trace_cmd")
+@pytest.mark.parametrize("task", [": dma_map_page:", "-1 [0] 1.1: a: ", "a\nb", "é"])
+def test_a_task_cannot_hide_events(task: str, tmp_path: Path) -> None:
+    events = [mapped(10, FRAME, 0x9000), unmapped(20, 0x9000, task=task), mapped(30, FRAME, 0x9000)]
+    found, _, _ = imported(tmp_path, events)
+    assert [event.kind for event in found] == [MAP, UNMAP, MAP]
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_without_dma_events_those_of_the_iommu_are_read(tmp_path: Path) -> None:
+    """An unmap of a list ends all of its maps; another system's event of the same name is none."""
+    events = [
+        Traced(10, "iommu/map", {"iova": 0x10000, "paddr": FRAME, "size": 4096}),
+        Traced(11, "iommu/map", {"iova": 0x11000, "paddr": 2 * FRAME, "size": 8192}),
+        Traced(12, "sched/map", {"iova": 0x99000}),
+        Traced(20, "iommu/unmap", {"iova": 0x10000, "size": 0x4000, "unmapped_size": 0x4000}),
+    ]
+    found, recording, said = imported(tmp_path, events)
+    assert [event._replace(page=0) for event in found] == [
+        Event(0, 0x10000, 0, 4096, kind=MAP),
+        Event(1, 0x11000, 0, 8192, kind=MAP),
+        Event(10, 0x10000, 0, 4096, kind=UNMAP),
+        Event(10, 0x11000, 0, 8192, kind=UNMAP),
+        Event(10, 0x13000, 0, 4096, kind=UNMAP),
+    ]
+    assert recording.header["devices"][0]["name"] == trace_import.IOMMU
+    assert "devices" in recording.header["missing"] and "directions" in said
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_totals_are_compared(tmp_path: Path) -> None:
+    both = [
+        mapped(10, FRAME, 0x9F00, 512),
+        Traced(11, "iommu/map", {"iova": 0x9000, "paddr": FRAME, "size": 8192}),
+        unmapped(20, 0x9F00, 512),
+        Traced(21, "iommu/unmap", {"iova": 0x9000, "size": 8192, "unmapped_size": 8192}),
+    ]
+    found, recording, said = imported(tmp_path, both)
+    assert [event.kind for event in found] == [MAP, UNMAP]
+    assert recording.summary and recording.summary["check"]["equal"] is True
+    (tmp_path / "b").mkdir()
+    other = Traced(30, "iommu/map", {"iova": 0, "paddr": 0, "size": 4096})
+    _, recording, said = imported(tmp_path / "b", [*both, other])
+    assert recording.summary and recording.summary["check"]["mapped_pages"] == [2, 3]
+    assert "2 pages are mapped here, and 3 by iommu:map" in said
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_dropped_events_are_a_gap(tmp_path: Path) -> None:
+    events = [mapped(1000 + n, FRAME, 0x9000) for n in range(200)]
+    found, _, said = imported(tmp_path, events, dropped=True)
+    [gap] = [event for event in found if event.kind == LOST]
+    assert (gap.bytes, gap.cpu, len(found)) == (0, 0xFFFF, 201)
+    assert "no unmaps: record all events" in said and "warning: 1 gaps:" in said
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_a_replay_takes_an_import(tmp_path: Path) -> None:
+    from tests.python.recordings import Player
+
+    from xsmmu_lab.setup import replay
+
+    events = [each for n in range(100) for each in (mapped(n * 9, FRAME, 0x9000), unmapped(n * 9 + 5, 0x9000))]
+    imported(tmp_path, events)
+    found = Player(replay.compiled())(tmp_path / "a", "strict")
+    assert (found["maps"], found["commands"]["page"], found["not_replayed"]) == (100, 100, {})
+
+
+def refused(file: Path, out: Path) -> UserError:
+    done = CliRunner().invoke(app, ["trace", "import", str(file), "-O", str(out)])
+    assert isinstance(done.exception, UserError), done.output
+    return done.exception
+
+
+@pytest.mark.usefixtures("trace_cmd")
+def test_bad_files(tmp_path: Path) -> None:
+    file, out = trace_dat.write(tmp_path / "a", [mapped(1, FRAME, 0x9000)]), tmp_path / "out"
+    data = file.read_bytes()
+    for size in (0, 5, 12):
+        file.write_bytes(data[:size])
+        assert "is no file of trace-cmd" in refused(file, out).message
+    for size in (60, 500, 2000, len(data) - 5000):
+        file.write_bytes(data[:size])
+        assert refused(file, out).code in ("no-file", "failed"), size
+    file.write_bytes(data.replace((4096).to_bytes(4, "little"), (16384).to_bytes(4, "little"), 1))
+    assert "pages of 16384 bytes" in refused(file, out).message
+    assert "no event of dma:" in refused(trace_dat.write(file, [Traced(1, "sched/map", {})]), out).message
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+    out.write_text("mine")
+    assert "exists" in refused(trace_dat.write(file, [mapped(1, FRAME, 0x9000)]), out).message
+    assert out.read_text() == "mine"
+
+
+def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = trace_dat.write(tmp_path / "a", [mapped(1, FRAME, 0x9000)])
+    monkeypatch.setenv("PATH", "")
+    assert "apt install trace-cmd" in refused(file, tmp_path / "b").message

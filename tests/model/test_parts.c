@@ -125,6 +125,23 @@ static void walkers_work_beside_each_other_but_in_one_table(void)
 	IS(walk_at(600, 515).ready_ns, 700);
 }
 
+/* The first walk begins again at 100, with one read; the second walker was idle. */
+static void a_restart_takes_the_walkers_time(void)
+{
+	set_up();
+	model.params.walkers = 2;
+	walk_init();
+	IS(walk_at(0, 0).ready_ns, 400);
+	walk_restart(100);
+	IS(counts.misses, 2);
+	IS(counts.reads, 5);
+	IS(walk_at(100, 512).ready_ns, 300);
+	IS(walk_at(100, 1024).ready_ns, 500);
+	IS(walk_at(100, 1536).ready_ns, 700);
+	walk_restart(700);
+	IS(counts.misses, 5);
+}
+
 /* A page-selective command evicts its aligned range, drops walk caches, and stalls walks. */
 static void a_command_evicts_when_the_hardware_comes_to_it(void)
 {
@@ -197,6 +214,15 @@ static void writes_wait_for_credits_and_for_their_turn(void)
 	IS(link_read(1300, 1024), 1300 + 200 + 50);
 }
 
+/* The page of the second write is in the IOTLB; the first write waits for a walk of two reads. */
+static void writes_do_not_overtake(void)
+{
+	set_up();
+	walk_at(0, 0);
+	IS(link_write(1000, 512, 64), 1000 + 64 + 200 + 50);
+	IS(link_write(1064, 0, 64), 1000 + 64 + 200 + 50);
+}
+
 /* A write larger than the free credits begins with a PCIe packet. */
 static void a_large_write_begins_early(void)
 {
@@ -229,10 +255,12 @@ int main(void)
 	RUN(cache_evicts_the_entry_used_least_recently);
 	RUN(walks_read_what_the_walk_caches_lack);
 	RUN(walkers_work_beside_each_other_but_in_one_table);
+	RUN(a_restart_takes_the_walkers_time);
 	RUN(a_command_evicts_when_the_hardware_comes_to_it);
 	RUN(a_hint_keeps_walk_caches);
 	RUN(commands_wait_for_each_other);
 	RUN(writes_wait_for_credits_and_for_their_turn);
+	RUN(writes_do_not_overtake);
 	RUN(a_large_write_begins_early);
 	RUN(exposures_have_quantiles);
 	return 0;

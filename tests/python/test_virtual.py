@@ -178,6 +178,26 @@ def test_a_lock_limits_all_cores() -> None:
     assert virtual.gbps(protocol, found, many, queues=64) == 100
 
 
+def in_docs(found: Mapping[str, Any]) -> list[str]:
+    """A protocol's cells in the table of docs/model.md, for a mode."""
+    counts_, wait = found["counts"], found["wait_ns"]
+    copies = counts_.get("copy", 0) + counts_.get("erase", 0)
+    exits = f"{counts_.get('exit', 0):.3f}".rstrip("0").rstrip(".")
+    if found["mode"] == "strict":
+        exits = " / ".join(f"{each:g}" for each in (counts_.get("request"), counts_.get("kick"), float(exits), copies))
+    return [exits, f"{wait['value']:,.0f} ({wait['low']:,.0f} to {wait['high']:,.0f})"]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_table_of_the_documents_is_computed(name: str) -> None:
+    """Each action of each protocol, and each price, has its part in a figure."""
+    found = {
+        row["mode"]: in_docs(row) for row in virtual.rows(virtual.machine(FOLDER / "machines/kvm-x86.toml"), [name])
+    }
+    cells = [name, PROTOCOLS[name].title, *(cell for mode in virtual.MODES for cell in found.get(mode, ["-", "-"]))]
+    assert f"| `{cells[0]}` | {' | '.join(cells[1:])} |" in (PROJECT / "docs/model.md").read_text()
+
+
 # -- the command -----------------------------------------------------------------------------------
 
 

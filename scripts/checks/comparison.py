@@ -81,7 +81,7 @@ class Points:
         scene = self.scene(point)
         if scene is None:
             return None
-        sets = model_files.sets(scene.ranged(), self.fits)
+        sets = model_files.possible(scene, self.fits)
         best = model_files.best(scene, self.fits)
         plan = predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False, best=best)
         return predict.Unit(plan, point.policy, point.changes)
@@ -150,6 +150,8 @@ def scale_of(figure: Figure) -> float:
 def rows_of(table: Table, results: Results) -> Iterator[Row]:
     """The rows of a table, in its order."""
     for cell in table.cells:
+        if cell.use == "asked":
+            continue
         figure = table.figures[cell.figure]
         point = point_of(table, cell)
         column = results[point].get(figure.field or "") if point and point in results else None

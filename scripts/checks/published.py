@@ -66,8 +66,9 @@ class SeriesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's file, if it is not that of the machine: research systems have their own."""
     set: dict[str, Setting] = {}
     """Parameters of the row that differ from the files."""
-    use: Literal["seen", "fit", "input"] = "seen"
-    """`fit`: the model was fitted to it. `input`: given to the model. `seen`: known to the authors of the model."""
+    use: Literal["seen", "fit", "input", "asked"] = "seen"
+    """`fit`: the model was fitted to it. `input`: given to the model. `seen`: known to the authors of the model.
+    `asked`: a statement needs it, and no value is published."""
     gives: str | None = None
     """Of an input: the parameter that has this value, in thousandths of the unit, in all rows of the same place."""
 
@@ -151,7 +152,7 @@ class Table:
     def values(self, figure: str) -> dict[str, float | None]:
         """The published values of a figure by the names of checks."""
         found: dict[str, float | None] = dict.fromkeys(self.systems())
-        return found | {cell.name: cell.value for cell in self.of(figure)}
+        return found | {cell.name: cell.value for cell in self.of(figure) if cell.use != "asked"}
 
 
 def read(file: Path) -> Table:
@@ -211,5 +212,5 @@ def _cells(table: TableFile, row: SeriesTable, where: str) -> Iterator[Cell]:
         low, high = value if isinstance(value, list) else (value, value)
         if low > high:
             raise UserError(f"{where}: range [{low:g}, {high:g}] ends before it begins")
-        if not math.isnan(low):
+        if math.isnan(low) == (row.use == "asked"):
             yield Cell(row.figure, row.system, row.policy, row.driver, row.set, row.use, row.gives, at, low, high)

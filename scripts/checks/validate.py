@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from checks import command, published, validation_page, versions
-from checks.comparison import SEEDS, Points, Row, Said, point_of, rows_of, statements_of
+from checks.comparison import Points, Row, Said, point_of, rows_of, statements_of
 from checks.published import Table
 from checks.versions import Version
 from xsmmu import files
@@ -35,8 +35,7 @@ def compared(jobs: int) -> tuple[dict[str, Table], list[Row], list[Said], int]:
     results = points.run(wanted)
     rows = [row for table in tables.values() for row in rows_of(table, results)]
     said = [each for table in tables.values() for each in statements_of(table, results)]
-    sets = max((len(columns["throughput_gbps"]) - SEEDS for columns in results.values()), default=0)
-    return tables, rows, said, sets
+    return tables, rows, said, len(points.fits)
 
 
 @click.command()

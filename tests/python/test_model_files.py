@@ -80,6 +80,14 @@ WALKERS = 'walkers = { value = 2, unit = "count", how = "assumed", source = "gue
         ('driver = "page_pool"\n', "", 'names no driver: add driver = "NAME", from page_pool, or give --driver'),
         ('driver = "page_pool"', 'driver = "mlx9"', "drivers/mlx9.toml does not exist: name a driver"),
         ('title = "A server"', "title = ", "no TOML: Invalid value (at line 3, column 9)"),
+        ('title = "A server"', "title = 5", ": title: is no line of text"),
+        ('title = "A server"', 'title = "\\u001b[31m"', ": title: is no line of text"),
+        ('driver = "page_pool"', "driver = 5", ": driver: is no line of text"),
+        ("[parameters]", "[parameterz]\n[parameters]", ": parameterz: unknown: choose from kind"),
+        ('title = "A server"', '"a\\nb" = 1', ": 'a\\nb': unknown: choose from kind"),
+        ("walkers =", '"walk\\ners" =', ": 'walk\\ners': no such parameter"),
+        ('title = "A server"', "title = " + 20_000 * "[", "no TOML: "),
+        ('title = "A server"', f'title = "{"x" * (1 << 20)}"', "has more than 1,048,576 bytes: name a machine"),
         ('title = "A server"', "name = 1", "name: unknown: choose from kind, title, device, driver, parameters"),
     ],
 )
@@ -96,6 +104,16 @@ def test_all_missing_parameters_are_listed(files: tuple[Path, Path]) -> None:
     error = refused(*files)
     assert "lacks 3 parameters of the machine" in error.message
     assert error.lines[1] == "walkers (count): page walks in flight"
+
+
+@pytest.mark.parametrize("text", ["3", "[3]", '"walkers"'])
+def test_parameters_are_a_table(files: tuple[Path, Path], text: str) -> None:
+    files[0].write_text(f'kind = "machine"\ndriver = "page_pool"\nparameters = {text}\n')
+    assert ": parameters: is no table" in refused(*files).message
+
+
+def test_a_file_without_an_end_is_refused(files: tuple[Path, Path]) -> None:
+    assert "/dev/zero has more than" in refused(Path("/dev/zero"), files[1]).message
 
 
 def test_a_parameter_of_another_part_is_refused(files: tuple[Path, Path]) -> None:
@@ -122,7 +140,7 @@ def test_without_ranges_there_is_nothing_else(files: tuple[Path, Path]) -> None:
 def test_ranges_are_sampled(files: tuple[Path, Path]) -> None:
     change(files[0], "value = 2,", RANGE)
     found = model_files.sets(model_files.scene(*files).ranged())
-    assert sorted({each["walkers"] for each in found}) == [1, 2, 3, 4, 6, 7, 8]
+    assert sorted({each["walkers"] for each in found}) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert found == model_files.sets(model_files.scene(*files).ranged())
 
 
@@ -149,6 +167,24 @@ def test_the_fitted_machine_has_the_values_of_the_best_fit(files: tuple[Path, Pa
     scene = model_files.scene(fitted, files[1])
     assert model_files.best(scene, fits) == {"walkers": 5}
     assert model_files.best(scene, []) == {}
+
+
+def test_a_fit_says_nothing_about_other_machines(files: tuple[Path, Path]) -> None:
+    change(files[0], "value = 2,", RANGE)
+    fits: list[dict[str, int | str]] = [{"walkers": 5}]
+    found = model_files.possible(model_files.scene(*files), fits)
+    assert len(found) == model_files.SAMPLES and len({each["walkers"] for each in found}) > 5
+    fitted = model_files.folder() / "machines/cascade-lake.toml"
+    fitted.parent.mkdir()
+    files[0].rename(fitted)
+    assert model_files.possible(model_files.scene(fitted, files[1]), fits) == fits
+
+
+def test_the_rest_of_a_fit_is_spread() -> None:
+    found = model_files.sets({"walkers": (1, 8), "other": (1, 1000)}, [{"walkers": 5}, {"walkers": 6}])
+    assert len(found) == model_files.SAMPLES
+    assert {each["walkers"] for each in found} == {5, 6}
+    assert len({each["other"] for each in found}) == model_files.SAMPLES
 
 
 def test_an_impossible_fit_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -112,6 +112,11 @@ def test_fits_are_used(files: Files) -> None:
     widen(files, 10, 600)
     (files[0].parent / "fits.toml").write_text("[[set]]\ntable_read_ns = 210\n[[set]]\ntable_read_ns = 190\n")
     (row,) = found(files, "--policies", "kernel-strict")
+    assert row["runs"] == 3 + model_files.SAMPLES, "another machine than the fitted one"
+    fitted = files[0].parent / "machines/cascade-lake.toml"
+    fitted.parent.mkdir(exist_ok=True)
+    files[0].rename(fitted)
+    (row,) = found((fitted, files[1]), "--policies", "kernel-strict")
     assert row["runs"] == 5
     assert (row["throughput_gbps"]["low"], row["throughput_gbps"]["high"]) == (70.01, 72.02)
 
@@ -208,6 +213,17 @@ def test_a_long_sweep_is_announced(files: Files) -> None:
     assert made.exit_code == 0
     assert made.stderr.startswith("50 points take about ")
     assert "the same command continues after a stop" in made.stderr
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(files: Files) -> None:
+    error = refused(files, "--sweep", "ring=512..256")
+    assert (error.code, error.message) == ("usage", "--sweep ring=512..256: the first value is above the last")
+
+
+def test_more_cores_have_more_queues() -> None:
+    assert predict._queues({"queues": 4}, 8) == {"queues": 8}
+    assert predict._queues({"queues": 16}, 8) == {}
+    assert predict.Lift("cores", 8, "twice", {"queues": 8}).changes == {"cores": 8, "queues": 8}
 
 
 def test_a_sweep_that_takes_too_long_is_refused(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

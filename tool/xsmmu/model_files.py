@@ -43,6 +43,8 @@ Value = int | str
 
 _KEYS: Final = ("value", "unit", "lowest", "highest", "how", "source")
 _HEADS: Final = ("kind", "title", "device", "driver", "parameters")
+_MOST_BYTES: Final = 1 << 20
+"""Of a file."""
 _ABOVE: Final = Path(__file__).resolve().parents
 
 
@@ -177,10 +179,21 @@ def described(file: Path, part: str, known: Parameters, device: str | None = Non
         raise _bad(f"{file}: device", f"is {found['device']!r}: choose from {', '.join(DEVICES)}")
     for name in found:
         if name not in _HEADS:
-            raise _bad(f"{file}: {name}", f"unknown: choose from {', '.join(_HEADS)}; parameters stand in [parameters]")
+            raise _bad(
+                f"{file}: {name if name.isprintable() else repr(name)}",
+                f"unknown: choose from {', '.join(_HEADS)}; parameters stand in [parameters]",
+            )
+    for name in ("title", "driver"):
+        if not isinstance(found.get(name, ""), str) or not str(found.get(name, "")).isprintable():
+            raise _bad(f"{file}: {name}", "is no line of text")
     rows = found.get("parameters", {})
+    if not isinstance(rows, dict):
+        raise _bad(f"{file}: parameters", "is no table: write [parameters], and a line for each")
+    for name in rows:
+        if not name.isprintable():
+            raise _bad(f"{file}: {name!r}", "no such parameter, see model/parameters.toml")
     lines = dict(_lines(file.read_text(), rows))
-    empty = Described(file, part, str(found.get("title", file.stem)), found.get("driver"), {}, lines)
+    empty = Described(file, part, found.get("title", file.stem), found.get("driver"), {}, lines)
     given = {name: _given(empty.place(name), name, row, part, known) for name, row in rows.items()}
     device = device or str(found.get("device", NIC))
     mine = [each for each in known.values() if each.part == part and each.device in (None, device)]
@@ -256,13 +269,19 @@ def _bad(place: str, why: str) -> UserError:
 
 def _toml(file: Path, wanted: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
+        with file.open("rb") as stream:
+            text = stream.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise UserError(f"{file} has more than {_MOST_BYTES:,} bytes: name {wanted}", code="bad-model")
+        return tomllib.loads(text.decode())
     except FileNotFoundError:
         raise UserError(f"{file} does not exist: name {wanted}", code="no-file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {file} ({error}): name {wanted}", code="no-file") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{file}: no TOML: {error}", code="bad-model") from None
+    except RecursionError:
+        raise UserError(f"{file}: no TOML: brackets are too deep", code="bad-model") from None
 
 
 # -- together --------------------------------------------------------------------------------------
@@ -325,8 +344,8 @@ def _driver(machine: Described) -> Path:
 Set = Mapping[str, Value]
 FITTED: Final = "cascade-lake"
 """The machine of the fit."""
-SAMPLES: Final = 8
-"""Sets for a scene if no fit has any."""
+SAMPLES: Final = 16
+"""Sets at least, where a fit does not give all parameters."""
 
 
 def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
@@ -344,12 +363,22 @@ def fits(known: Parameters, file: Path | None = None) -> list[dict[str, Value]]:
     return found
 
 
+def is_fitted(found: Scene) -> bool:
+    """Whether the scene's machine is that of the fit. What was fitted to it says nothing about other machines."""
+    return found.machine.file.resolve() == (folder() / f"machines/{FITTED}.toml").resolve()
+
+
 def best(found: Scene, fitted: Sequence[Set]) -> dict[str, Value]:
     """The values of the fitted machine: those of the best fit, which is the first. Nothing for other machines."""
-    if not fitted or found.machine.file.resolve() != (folder() / f"machines/{FITTED}.toml").resolve():
+    if not fitted or not is_fitted(found):
         return {}
     ends = found.ranged()
     return {name: value for name, value in fitted[0].items() if name in ends and _within(value, ends[name])}
+
+
+def possible(found: Scene, fitted: Sequence[Set]) -> list[dict[str, Value]]:
+    """What the scene's parameters could be, beside their values: sets of the fit for the fitted machine alone."""
+    return sets(found.ranged(), fitted if is_fitted(found) else ())
 
 
 def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> list[dict[str, Value]]:
@@ -360,10 +389,13 @@ def sets(ends: Mapping[str, tuple[int, int]], fitted: Iterable[Set] = ()) -> lis
     """
     if not ends:
         return []
-    fitted = [*fitted] or [{} for _ in range(SAMPLES)]
-    made = []
-    for number, row in enumerate(fitted, 1):
-        chosen = {name: value for name, value in row.items() if name in ends and _within(value, ends[name])}
+    fits_ = [
+        {name: value for name, value in row.items() if name in ends and _within(value, ends[name])} for row in fitted
+    ] or [{}]
+    whole = all(len(row) == len(ends) for row in fits_)
+    made: list[dict[str, Value]] = []
+    for number in range(1, 1 + (len(fits_) if whole else max(len(fits_), SAMPLES))):
+        chosen = dict(fits_[(number - 1) % len(fits_)])
         free = [name for name in ends if name not in chosen]
         for prime, name in zip(_primes(), free, strict=False):
             chosen[name] = _between(*ends[name], _spread(number, prime), powers=name.endswith("_entries"))

@@ -8,7 +8,6 @@ policy at a place of the sweep: the point with several seeds, with each set of p
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -77,6 +76,13 @@ class Lift:
     parameter: str
     value: int
     words: str
+    also: Mapping[str, int] = field(default_factory=dict)
+    """Parameters that change with it."""
+
+    @property
+    def changes(self) -> dict[str, Value]:
+        """All parameters that change."""
+        return {self.parameter: self.value, **self.also}
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class Unit:
         made = [self._input(values, seed) for seed in range(1, self.plan.seeds + 1)]
         for number, changed in enumerate(self.plan.sets):
             made.append(self._input({**values, **changed, **fixed}, number % self.plan.seeds + 1))
-        made += [self._input({**values, lift.parameter: lift.value}, 1) for lift in self.lifts()]
+        made += [self._input({**values, **lift.changes}, 1) for lift in self.lifts()]
         return made
 
     def _input(self, values: Mapping[str, Value], seed: int) -> str:
@@ -118,7 +124,7 @@ _LIFTS: Final = (
     ("walkers", 2, 1, "twice the walkers"),
     ("iotlb_entries", 4, 1, "4 x the IOTLB"),
     ("pcie_credit_bytes", 2, 1, "twice the PCIe credits"),
-    ("cores", 2, 1, "twice the cores"),
+    ("cores", 2, 1, "twice the cores, with as many queues"),
     ("ring", 1, 2, "half the ring"),
     ("flows", 2, 1, "twice the flows"),
     ("command_wait_ns", 1, 4, "a quarter of a command's wait (a queue without exits)"),
@@ -134,7 +140,13 @@ def _lifts(values: Mapping[str, Value], scene: Scene) -> Iterator[Lift]:
             continue
         changed = value * above // below
         if scene.known[name].fault(changed) is None and changed != value:
-            yield Lift(name, changed, words)
+            yield Lift(name, changed, words, _queues(values, changed) if name == "cores" else {})
+
+
+def _queues(values: Mapping[str, Value], cores: int) -> dict[str, int]:
+    """A core polls one queue, so more cores help by more queues only."""
+    queues = values.get("queues")
+    return {"queues": cores} if isinstance(queues, int) and queues < cores else {}
 
 
 class Runner(units.Runner):
@@ -210,6 +222,8 @@ def _values(name: str, text: str, scene: Scene) -> Iterator[Value]:
             if fault := parameter.fault(end):
                 raise UserError(f"--sweep {name}: {fault}", code="usage")
         if isinstance(ends[0], int) and isinstance(ends[-1], int):
+            if ends[0] > ends[-1]:
+                raise UserError(f"--sweep {name}={part}: the first value is above the last", code="usage")
             yield from range(ends[0], ends[-1] + 1)
         else:
             yield ends[0]
@@ -340,7 +354,7 @@ def predict(
     scene = model_files.scene(machine, workload, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
     fits = model_files.fits(scene.known)
-    sets, best = model_files.sets(scene.ranged(), fits), model_files.best(scene, fits)
+    sets, best = model_files.possible(scene, fits), model_files.best(scene, fits)
     words = plan_words(machine, workload, driver, seeds, time_ms)
     plan = Plan(scene, sets, seeds, time_ms, not sweep, best, words)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
@@ -380,7 +394,7 @@ def summary(unit: Unit, result: Result) -> Result:
     runs = seeds + len(unit.plan.sets)
     columns: predicted.Columns = result["columns"]
     lifts = [
-        {**dataclasses.asdict(lift), "throughput_gbps": gbps}
+        {"parameter": lift.parameter, "value": lift.value, "words": lift.words, "throughput_gbps": gbps}
         for lift, gbps in zip(unit.lifts(), columns["throughput_gbps"][runs:], strict=True)
     ]
     scene = unit.plan.scene

@@ -41,7 +41,7 @@ struct cpu_sent {
 /* The NIC has sent a packet; CPUs see the completion from @ns on. */
 void cpu_sent(u32 core, u64 ns, struct cpu_sent sent);
 
-/* Returns the time at which the core is free; the core then is busy with something else until @ns. */
+/* Returns the time at which the core is free; the core is busy with something else until @ns. */
 u64 cpu_free_at(u32 core);
 void cpu_charge(u32 core, u64 ns);
 

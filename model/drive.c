@@ -196,8 +196,8 @@ static u64 transfer(struct drive *drive, struct request *request)
 		ns = later(translated(model.now_ns, page), ns);
 		drive->link_free_ns = later(drive->link_free_ns, ns) +
 				      model_bytes_ns(bytes, model.params.drive_mbps);
-		bridge_free_ns = later(bridge_free_ns + model_bytes_ns(bytes, model.params.pcie_mbps),
-				       drive->link_free_ns);
+		bridge_free_ns += model_bytes_ns(bytes, model.params.pcie_mbps);
+		bridge_free_ns = later(bridge_free_ns, drive->link_free_ns);
 		left -= bytes;
 	}
 	request->walked = 2 * (ns - model.now_ns) > bridge_free_ns - model.now_ns;
@@ -254,7 +254,8 @@ static u64 submit(u64 ns, u32 number)
 	u64 phys = MEMORY + (u64)number * 64 * XS_PAGE_BYTES;
 
 	request->drive = turn++ % (u32)model.params.drives;
-	ns = dma_map(ns + model.params.io_submit_ns, phys, block_pages(), DMA_WHOLE, &request->iova);
+	ns += model.params.io_submit_ns;
+	ns = dma_map(ns, phys, block_pages(), DMA_WHOLE, &request->iova);
 	request->mapped_ns = ns;
 	push(&drives[request->drive].waiting, number);
 	run_at(ns, RUN_DRIVE, request->drive);

@@ -7,8 +7,8 @@
  * once for all of them before any is handed on (CLAIMS A, xSMMU's NVMe path).
  *
  * A drive serves drive_parallel requests at a time, each in drive_service_ns, give or take a
- * quarter. It reads a command and writes a completion in rings of the core, and moves the block page
- * by page, in order, at drive_mbps; all drives share the bridge's pcie_mbps and the IOMMU. A
+ * quarter. It reads a command and writes a completion in rings of the core, and moves the block
+ * page by page, in order, at drive_mbps; all drives share the bridge's pcie_mbps and the IOMMU. A
  * completion raises an interrupt, after moderation_ns, if the core has none to handle; with
  * drive_polls the core looks for completions itself.
  */

@@ -26,7 +26,7 @@ static enum limit link_limit;	/* why the link is not free earlier */
 
 void link_init(void)
 {
-	/* Nearly all writes have 64 bytes or more; a write that finds no room waits for the first. */
+	/* Nearly all writes have 64 bytes or more; one that finds no room waits for the first. */
 	room = model.params.pcie_credit_bytes / 64 + 64;
 	writes = model_new(room, sizeof(*writes));
 	first = count = used = link_free_ns = visible_ns = 0;

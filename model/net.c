@@ -296,7 +296,9 @@ static void grow(struct flow *flow, u32 packets)
 	u64 used = (u64)(flow->in_flight + packets) << WINDOW_SHIFT;
 	bool slow_start = flow->window < flow->slow_start_end;
 
-	if (flow->recovers || (slow_start ? 2 * used : used) + (1ull << WINDOW_SHIFT) <= flow->window)
+	if (slow_start)
+		used *= 2;
+	if (flow->recovers || used + (1ull << WINDOW_SHIFT) <= flow->window)
 		return;
 	if (slow_start)
 		flow->window += (u64)packets << WINDOW_SHIFT;

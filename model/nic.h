@@ -50,7 +50,7 @@ u64 nic_refill(u64 ns, u32 queue, bool *more);
 /* Have the NIC send a packet whose data are in an IOVA page, from @ns on; see net_sent(). */
 void nic_send(u64 ns, u32 queue, u32 ack, u64 iova);
 
-/* Returns the IOVA page of the next send descriptor; has the completion of a sent packet written. */
+/* Returns the IOVA page of the next send descriptor; has a sent packet's completion written. */
 u64 nic_next_send(u32 queue);
 void nic_write_sent(u32 queue);
 

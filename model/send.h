@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Data that the machine sends over TCP. An application writes segments of send_bytes (TSO) while the
- * window has room. A segment is a head in slab memory and fragments of at most fragment_bytes, each
- * contiguous and mapped by itself. The NIC reads them page by page, with at most pcie_read_bytes
- * under way or not yet on the wire; once all are sent, the next poll unmaps head and fragments. The
- * other host acknowledges each segment; its ACKs take the path of received packets.
+ * Data that the machine sends over TCP. An application writes segments of send_bytes (TSO) while
+ * the window has room. A segment is a head in slab memory and fragments of at most fragment_bytes,
+ * each contiguous and mapped by itself. The NIC reads them page by page, with at most
+ * pcie_read_bytes under way or not yet on the wire; once all are sent, the next poll unmaps head
+ * and fragments. The other host acknowledges each segment; its ACKs come as received packets.
  *
  * A segment whose mapped parts are more than send_together is unmapped with one flush (CLAIMS A,
  * xSMMU's transmit); else each part is unmapped by itself.

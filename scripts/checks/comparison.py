@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,8 @@ Results = Mapping["Point", predicted.Columns]
 class Point:
     """What gives a published value: a point of the model."""
 
-    table: str
+    machine: str
+    workload: str
     driver: str | None
     policy: str
     changes: tuple[tuple[str, Value], ...]
@@ -51,12 +52,31 @@ class Point:
 
 def point_of(table: Table, cell: Cell) -> Point | None:
     """The point of a cell; None if the model has no machine, workload or policy for it."""
-    if not (table.machine and table.workload and cell.policy):
+    if not (cell.machine and cell.workload and cell.policy):
         return None
     changes: dict[str, Value] = {**table.set, **table.inputs(cell.at), **cell.set}
     if table.axis and cell.at is not None:
-        changes |= dict.fromkeys(table.axis.parameters, int(cell.at))
-    return Point(table.name, cell.driver, cell.policy, tuple(changes.items()))
+        changes |= {name: int(cell.at) * table.axis.times.get(name, 1) for name in table.axis.parameters}
+    return Point(cell.machine, cell.workload, cell.driver, cell.policy, tuple(changes.items()))
+
+
+def points_of(table: Table, cell: Cell) -> list[Point]:
+    """The points of a cell: of a ratio two."""
+    point, beside = point_of(table, cell), table.figures[cell.figure].of
+    if point is None:
+        return []
+    return [point, replace(point, policy=beside)] if beside else [point]
+
+
+def column_of(table: Table, cell: Cell, results: Results) -> list[float] | None:
+    """The figure of each run, in the published unit; None if it is not computed."""
+    figure = table.figures[cell.figure]
+    columns = [results.get(point, {}).get(figure.field or "") for point in points_of(table, cell)]
+    found = [column for column in columns if column]
+    if not found or len(found) < len(columns):
+        return None
+    scaled = [value * scale_of(figure) for value in found[0]]
+    return [one / other for one, other in zip(found[0], found[1], strict=True)] if figure.of else scaled
 
 
 class Points:
@@ -69,8 +89,7 @@ class Points:
 
     def scene(self, point: Point) -> Scene | None:
         """The files of a point; None if one does not exist."""
-        table = self.tables[point.table]
-        machine, workload = MODEL / f"machines/{table.machine}.toml", MODEL / f"workloads/{table.workload}.toml"
+        machine, workload = MODEL / f"machines/{point.machine}.toml", MODEL / f"workloads/{point.workload}.toml"
         driver = MODEL / f"drivers/{point.driver}.toml" if point.driver else None
         if not all(file.is_file() for file in (machine, workload, driver or machine)):
             return None
@@ -153,12 +172,9 @@ def rows_of(table: Table, results: Results) -> Iterator[Row]:
         if cell.use == "asked":
             continue
         figure = table.figures[cell.figure]
-        point = point_of(table, cell)
-        column = results[point].get(figure.field or "") if point and point in results else None
+        column = column_of(table, cell, results)
         found = predicted.interval(column, SEEDS) if column else None
-        value, low, high = (
-            (found[name] * scale_of(figure) for name in ("value", "low", "high")) if found else (None,) * 3
-        )
+        value, low, high = (found[name] for name in ("value", "low", "high")) if found else (None,) * 3
         goal = GOALS.get(table.name, GOAL) if cell.figure == "throughput" else COUNTERS
         read_off = figure.error + (cell.high - cell.low) / 2
         yield Row(
@@ -225,13 +241,10 @@ def statements_of(table: Table, results: Results) -> Iterator[Said]:
 
 def _holds(table: Table, check: Check, results: Results) -> tuple[float | None, str]:
     """The share of runs for which a check holds, and its figures; None if a figure is not computed."""
-    figure = table.figures[check.figure]
     by_name: dict[str, list[float]] = {}
     for cell in table.of(check.figure):
-        point = point_of(table, cell)
-        column = results[point].get(figure.field or "") if point and point in results else None
-        if column:
-            by_name[cell.name] = [value * scale_of(figure) for value in column]
+        if column := column_of(table, cell, results):
+            by_name[cell.name] = column
     shown = {name: round(statistics.median(values[:SEEDS]), 3) for name, values in by_name.items()}
     named = [term.system for term in check.terms if term.system]
     text = f"{check.text} ({', '.join(f'{name} {shown[name]:g}' for name in named if name in shown)})"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from checks import published
-from checks.comparison import Points, point_of, rows_of, statements_of
+from checks.comparison import Points, points_of, rows_of, statements_of
 from checks.statements import Evidence, List, Missing, Ran, claims_of, policies_of
 from xsmmu.errors import UserError
 from xsmmu_lab.allocators import claims as of_allocators
@@ -111,7 +111,7 @@ class Gatherer:
         used = {each.model.table for each in self.list.statement if each.model}
         points = Points(tables, model.compiled(), self.jobs)
         wanted = {
-            name: [point for cell in table.cells if (point := point_of(table, cell))]
+            name: [point for cell in table.cells for point in points_of(table, cell)]
             for name, table in tables.items()
             if name in used
         }

@@ -36,6 +36,8 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     unit: Text
     values: Annotated[tuple[float, ...], NotEmpty]
+    times: dict[str, int] = {}
+    """By how much a parameter is multiplied, if not by 1."""
     parameters: tuple[str, ...] = ()
     """Names in model/parameters.toml that have the value; none if the values are repetitions."""
 
@@ -50,6 +52,8 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
     """Place in the model's result, such as counters.inv_per_page."""
     scale: Positive = 1.0
+    of: str | None = None
+    """The figure is a ratio: of the field with the row's policy, and with this one."""
     seconds: Positive | None = None
     """Of a count in so many seconds: the model's count is of the time that it measures."""
 
@@ -64,6 +68,9 @@ class SeriesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Policy that gives the row; None if no run of the model does."""
     driver: str | None = None
     """The driver's file, if it is not that of the machine: research systems have their own."""
+    machine: str | None = None
+    workload: str | None = None
+    """Of the row, if not the table's."""
     set: dict[str, Setting] = {}
     """Parameters of the row that differ from the files."""
     use: Literal["seen", "fit", "input", "asked"] = "seen"
@@ -98,6 +105,8 @@ class Cell:
     system: str
     policy: str | None
     driver: str | None
+    machine: str | None
+    workload: str | None
     set: Mapping[str, Setting]
     use: str
     gives: str | None
@@ -213,4 +222,7 @@ def _cells(table: TableFile, row: SeriesTable, where: str) -> Iterator[Cell]:
         if low > high:
             raise UserError(f"{where}: range [{low:g}, {high:g}] ends before it begins")
         if math.isnan(low) == (row.use == "asked"):
-            yield Cell(row.figure, row.system, row.policy, row.driver, row.set, row.use, row.gives, at, low, high)
+            files = (row.machine or table.machine, row.workload or table.workload)
+            yield Cell(
+                row.figure, row.system, row.policy, row.driver, *files, row.set, row.use, row.gives, at, low, high
+            )

@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from checks import command, published, validation_page, versions
-from checks.comparison import Points, Row, Said, point_of, rows_of, statements_of
+from checks.comparison import Points, Row, Said, points_of, rows_of, statements_of
 from checks.published import Table
 from checks.versions import Version
 from xsmmu import files
@@ -31,7 +31,7 @@ def compared(jobs: int) -> tuple[dict[str, Table], list[Row], list[Said], int]:
     """All tables with the model's values."""
     tables = published.tables()
     points = Points(tables, model.compiled(), jobs)
-    wanted = [point for table in tables.values() for cell in table.cells if (point := point_of(table, cell))]
+    wanted = [point for table in tables.values() for cell in table.cells for point in points_of(table, cell)]
     results = points.run(wanted)
     rows = [row for table in tables.values() for row in rows_of(table, results)]
     said = [each for table in tables.values() for each in statements_of(table, results)]

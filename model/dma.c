@@ -310,7 +310,7 @@ static u64 map_locked(u64 ns)
 	if (!model.params.map_lock_ns || ages)
 		return ns;
 	map_lock_free_ns = begin + model.params.map_lock_ns;
-	counts.locked_ns += begin - ns;
+	counts.locked_ns += map_lock_free_ns - ns;
 	return map_lock_free_ns;
 }
 

@@ -15,17 +15,18 @@
 
 /*
  * struct request - a request under way
+ * @fresh_ns:	time from which on the job could submit it
  * @mapped_ns:	time of the doorbell
- * @served_ns:	time at which the drive has the block
- * @walked:	page walks have taken most of the time from then to @done_ns
+ * @begun_ns:	time at which the drive has begun; @served_ns: at which it has the block
+ * @walk_ns, @link_ns: waits for page walks, and for links in use, from then on
  * @done_ns:	time from which on the CPU sees the completion
  * @next:	in the list that has the request
  */
 struct request {
 	u32 job, drive;
 	u64 iova;
-	u64 mapped_ns, served_ns, done_ns;
-	bool walked;
+	u64 fresh_ns, mapped_ns, begun_ns, served_ns, done_ns;
+	u64 walk_ns, link_ns;
 	u32 next;
 };
 
@@ -169,16 +170,23 @@ static u64 translated(u64 ns, u64 page)
 	return model.params.side == SIDE_OFF ? ns : walk_at(ns, page).ready_ns;
 }
 
-/* The drive reads the command, and has the block after its service time. */
+/*
+ * The drive reads the commands whose doorbells have rung; an event for each comes then. It has the
+ * block after its service time.
+ */
 void drive_next(u32 at)
 {
 	struct drive *drive = &drives[at];
 	u64 service = model.params.drive_service_ns, ns;
 
 	while (drive->waiting.count && drive->serving < model.params.drive_parallel) {
-		u32 number = pop(&drive->waiting);
+		u32 number = drive->waiting.first;
 
+		if (requests[number].mapped_ns > model.now_ns)
+			return;
+		pop(&drive->waiting);
 		drive->serving++;
+		requests[number].begun_ns = model.now_ns;
 		ns = translated(model.now_ns, ring_entry(&cores[core_of(number)], false));
 		ns += model.params.pcie_latency_ns + service * 3 / 4;
 		run_at(ns + model_random(service / 2 + 1), RUN_DRIVE_SERVED, number);
@@ -200,7 +208,9 @@ static u64 transfer(struct drive *drive, struct request *request)
 		bridge_free_ns = later(bridge_free_ns, drive->link_free_ns);
 		left -= bytes;
 	}
-	request->walked = 2 * (ns - model.now_ns) > bridge_free_ns - model.now_ns;
+	request->walk_ns = ns - model.now_ns;
+	ns += model_bytes_ns(model.params.block_bytes, model.params.drive_mbps);
+	request->link_ns = bridge_free_ns > ns ? bridge_free_ns - ns : 0;
 	return bridge_free_ns;
 }
 
@@ -227,19 +237,24 @@ void drive_served(u32 number)
 
 /* ---- cores ---- */
 
+/*
+ * Returns what a request has waited for longest: its core, page walks, links, or its drive. A
+ * request that has waited for nothing long is limited by its drive, too: by the time of a request.
+ */
 static enum limit limit_of(const struct request *request, u64 now)
 {
-	u64 served = request->served_ns - request->mapped_ns;
-	u64 moved = request->done_ns - request->served_ns, waited = now - request->done_ns;
+	u64 queued = later(request->begun_ns - request->mapped_ns,
+			   model.params.drive_service_ns / 4);
+	u64 waited = now - request->done_ns + request->mapped_ns - request->fresh_ns;
 
-	if (waited > served && waited > moved)
+	if (waited > queued && waited > request->walk_ns && waited > request->link_ns)
 		return counts.locked_ns * 2 > counts.busy_ns ? LIMIT_LOCK : LIMIT_CPU;
-	if (moved > served)
-		return request->walked ? LIMIT_WALKS : LIMIT_PCIE;
-	return LIMIT_DRIVE;
+	if (request->walk_ns > queued && request->walk_ns > request->link_ns)
+		return LIMIT_WALKS;
+	return request->link_ns > queued ? LIMIT_PCIE : LIMIT_DRIVE;
 }
 
-/* Counts the time since the last completion for what most of a request's time has gone to. */
+/* Counts the time since the last completion for what the request has waited for. */
 static void count_limit(const struct request *request, u64 now)
 {
 	if (now <= counted_ns)
@@ -267,8 +282,10 @@ static u64 finish(u64 ns, u32 number)
 	count_limit(&requests[number], ns);
 	counts.requests++;
 	counts.bytes += model.params.block_bytes;
+	ns += model.params.io_complete_ns;
+	requests[number].fresh_ns = ns;
 	push(&cores[core_of(number)].fresh, number);
-	return ns + model.params.io_complete_ns;
+	return ns;
 }
 
 /* Returns the number of completions that the core sees. */

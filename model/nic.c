@@ -10,6 +10,7 @@
 #include "nic.h"
 #include "page.h"
 #include "run.h"
+#include "send.h"
 
 #define ENTRY_BYTES	64u
 #define NO_PACKET	PACKET_NONE
@@ -208,7 +209,9 @@ static void count_limit(void)
 	u64 gap = model.now_ns - nic.arrived_ns;
 
 	nic.arrived_ns = model.now_ns;
-	if (nic.buffered > model.params.nic_buffer_bytes / 4)
+	if (!model.params.flows)
+		counts.limits_ns[send_limit()] += gap;
+	else if (nic.buffered > model.params.nic_buffer_bytes / 4)
 		counts.limits_ns[nic.limit] += gap;
 	else
 		counts.limits_ns[net_limit(gap)] += gap;

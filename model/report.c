@@ -50,10 +50,10 @@ static void close_object(void)
 	first = false;
 }
 
-/* Print a count for each 4 KiB of data that were delivered. */
+/* Print a count for each 4 KiB of data that were delivered or sent. */
 static void per_page(const char *name, u64 count)
 {
-	ratio(name, count * 4096, counts.bytes);
+	ratio(name, count * 4096, counts.bytes + counts.sent_bytes);
 }
 
 static void print_exposure(void)
@@ -78,7 +78,7 @@ static void print_counters(void)
 	u64 commands = counts.commands_page + counts.commands_domain;
 
 	open_object("counters");
-	number("pages", counts.bytes / 4096);
+	number("pages", (counts.bytes + counts.sent_bytes) / 4096);
 	number("packets", counts.packets);
 	number("pages_mapped", counts.mapped);
 	number("pages_unmapped", counts.unmapped);

@@ -65,6 +65,7 @@ static u64 reading_first, reading_count, reading_room, reading_bytes;
 static u64 read_free_ns, wire_free_ns;
 static u64 frame_bytes;	/* on the wire, of each page of data */
 static bool scheduled;
+static enum limit read_limit;	/* what the last page has waited for longest */
 static u64 memory;
 
 static u64 later(u64 a, u64 b)
@@ -191,11 +192,15 @@ static u64 room_at(u64 ns)
 	return readings[reading_first].end_ns;
 }
 
-/* Reads a page; returns the time at which its bytes are on the wire. */
+/* Reads a page. Returns the time at which its bytes are on the wire. */
 static u64 read_page(u64 ns, u64 page, u64 bytes, u64 on_wire)
 {
-	u64 ready = link_read(ns, page);
+	u64 ready = link_read(ns, page), arrived = later(ready, read_free_ns);
 
+	if (wire_free_ns > arrived)
+		read_limit = LIMIT_LINK;
+	else
+		read_limit = read_free_ns > ready ? LIMIT_PCIE : LIMIT_WALKS;
 	read_free_ns = later(read_free_ns, ready) + model_bytes_ns(bytes, model.params.pcie_mbps);
 	wire_free_ns = later(wire_free_ns, read_free_ns) +
 		       model_bytes_ns(on_wire, model.params.link_mbps);
@@ -300,6 +305,16 @@ u64 send_acked(u64 ns, u32 number, u32 end)
 	stream->acked = (u32)later(stream->acked, end);
 	wake(ns, number - (u32)model.params.flows);
 	return ns;
+}
+
+enum limit send_limit(void)
+{
+	if (waiting)
+		return read_limit;
+	for (u32 i = 0; i < model.params.send_flows; i++)
+		if (streams[i].runs)
+			return counts.locked_ns * 2 > counts.busy_ns ? LIMIT_LOCK : LIMIT_CPU;
+	return LIMIT_SENDER;
 }
 
 void send_timer(u32 number)

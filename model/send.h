@@ -15,7 +15,7 @@
 #ifndef MODEL_SEND_H
 #define MODEL_SEND_H
 
-#include <xsmmu/needs.h>
+#include "count.h"
 
 #define SEND_NONE	0u	/* no segment */
 
@@ -42,6 +42,9 @@ void send_arrives(u32 stream);
 
 /* The CPU has an ACK of all segments of a stream below @end. Returns the time at the end. */
 u64 send_acked(u64 ns, u32 stream, u32 end);
+
+/* Returns what keeps the machine from sending more. */
+enum limit send_limit(void);
 
 /* The timer of a stream: without an ACK the last segment is sent again, which is acknowledged. */
 void send_timer(u32 stream);

@@ -207,6 +207,19 @@ def test_a_sent_segment_is_three_ranges_of_17_pages(program: Path) -> None:
     assert together["counters"]["commands"]["page"] == 0
 
 
+def test_a_machine_that_only_sends_has_limits(program: Path) -> None:
+    full = result(program, sending(policy="kernel-off", cores=10, queues=10, send_flows=10))
+    assert max(full["limits"], key=full["limits"].__getitem__) == "link"
+    small = result(program, sending(policy="kernel-off", window_bytes=131072, base_rtt_ns=1000000))
+    assert max(small["limits"], key=small["limits"].__getitem__) == "sender"
+    assert full["counters"]["pages"] > 0 == small["counters"]["iotlb_misses_per_page"]
+
+
+def test_full_links_of_drives_limit(program: Path) -> None:
+    found = result(program, stored(policy="kernel-off", drive_mbps=8000))
+    assert found["limits"]["pcie"] > 0.9
+
+
 def test_sent_data_take_walks_from_received_data(program: Path) -> None:
     """Reads have many translations under way and writes a few, so received data lose."""
     point = fitted(off_mbps=0, cores=10, queues=10, send_flows=5, walkers=4)

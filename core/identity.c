@@ -284,20 +284,32 @@ static xs_inline bool xs_word_needs_record(u64 word, u64 pending)
 	       (pending & XS_WORD_PROMISE || (word & XS_WORD_CPU) != pending);
 }
 
-/* Reports an unmap that has found no mapping of its size. @ref: held in vain, if any. */
-static xs_noinline bool xs_identity_bad(struct xs_engine *engine, u64 page, u32 pages,
-					xs_ref_t ref)
+/*
+ * Ends an unmap that has found no mapping of its size. A named page that was unmapped before may
+ * wait for its flush: no device reaches it after the return. @first: the first page that this
+ * call has unmapped; 0 if it has unmapped none.
+ */
+static bool xs_identity_mismatch(struct xs_engine *engine, u64 iova, u32 pages, u64 first)
 {
 	struct xs_misuse misuse = {
 		.what = "an unmap that matches no mapping",
-		.iova = page << XS_PAGE_LG2,
+		.iova = iova,
 		.pages = pages,
+		.mapped_iova = first << XS_PAGE_LG2,
+		.mapped_pages = !!first,
 	};
 
-	if (xs_ref_can_be_held(ref))
-		xs_ref_release(ref);
+	xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_engine_report_misuse(engine, &misuse);
 	return false;
+}
+
+/* The same of a page that is not mapped. @ref: held in vain, if any. */
+static xs_noinline bool xs_identity_bad(struct xs_engine *engine, u64 page, xs_ref_t ref)
+{
+	if (xs_ref_can_be_held(ref))
+		xs_ref_release(ref);
+	return xs_identity_mismatch(engine, page << XS_PAGE_LG2, 1, 0);
 }
 
 /* Counts an unmap that leaves the page present, without a record. @ref: held in vain, if any. */
@@ -317,7 +329,7 @@ static xs_noinline bool xs_identity_unmap_now(struct xs_engine *engine, xs_atomi
 
 	do {
 		if (!xs_word_is_mapped(found))
-			return xs_identity_bad(engine, page, 1, XS_REF_NONE);
+			return xs_identity_bad(engine, page, XS_REF_NONE);
 		is_last = (found & XS_WORD_COUNT) == 1;
 	} while (!xs_a64_try(word, &found, is_last ? XS_WORD_BUSY : found - 1));
 	xs_count(engine->counts, unmaps, 1);
@@ -379,7 +391,7 @@ static xs_inline bool xs_identity_unmap_deferred(struct xs_engine *engine,
 
 	do {
 		if (xs_unlikely(!xs_word_is_mapped(found)))
-			return xs_identity_bad(engine, page, 1, ref);
+			return xs_identity_bad(engine, page, ref);
 		defers = xs_word_needs_record(found, pending);
 		if (defers && holds) {
 			if (xs_unlikely(!xs_identity_hold(engine, page, &ref)))
@@ -424,16 +436,8 @@ u64 xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages)
 static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	u64 first = xs_identity_unmap_all(engine, iova >> XS_PAGE_LG2, pages);
-	struct xs_misuse misuse = {
-		.what = "an unmap that matches no mapping",
-		.iova = iova,
-		.pages = pages,
-		.mapped_iova = first << XS_PAGE_LG2,
-		.mapped_pages = !!first,
-	};
 
-	xs_engine_report_misuse(engine, &misuse);
-	return false;
+	return xs_identity_mismatch(engine, iova, pages, first);
 }
 
 bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
@@ -443,7 +447,7 @@ bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
 	bool waits = promise && xs_policy_waits(policy);
 
 	if (xs_unlikely(!word))
-		return xs_identity_bad(engine, page, 1, XS_REF_NONE);
+		return xs_identity_bad(engine, page, XS_REF_NONE);
 	if (policy->flushes & (XS_FLUSH_BIT(XS_FLUSH_UNMAP) | XS_FLUSH_ORDINARY) && !waits)
 		return xs_identity_unmap_now(engine, word, page);
 	return xs_identity_unmap_deferred(engine, policy, word, page, waits);
@@ -460,7 +464,7 @@ bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 		return xs_identity_unmap_one(engine, page, false);
 	word = xs_identity_word(&engine->identity, page);
 	return word ? xs_identity_unmap_now(engine, word, page) :
-		      xs_identity_bad(engine, page, 1, XS_REF_NONE);
+		      xs_identity_bad(engine, page, XS_REF_NONE);
 }
 
 /* ---- flush ---- */

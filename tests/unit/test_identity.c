@@ -531,6 +531,42 @@ static void bad_unmaps(const struct xs_policy *policy)
 	world_end(world);
 }
 
+/* Unmaps @iova, of which nothing is mapped, in one of five ways. */
+static void unmap_again(struct world *world, u64 iova, u32 how)
+{
+	if (how == 0)
+		xs_engine_unmap(&world->engine, iova, 1, false);
+	else if (how == 1)
+		xs_engine_unmap(&world->engine, iova, 1, true);
+	else if (how == 2)
+		path_unmap_one(&world->engine, iova);
+	else if (how == 3)
+		path_unmap_one_deferred(&world->engine, iova);
+	else
+		xs_engine_unmap(&world->engine, iova, 2, false);
+}
+
+/* A second unmap flushes the first before it returns, wherever the record is. */
+static void unmapped_twice(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+
+	for (u32 how = 0; how < 5; how++) {
+		for (u32 cpu = 0; cpu < 2; cpu++) {
+			struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+
+			driver_unmap_only(world, &mapping, false);
+			CHECK(world_reachable(world, mapping.iova));
+			test_be_cpu(cpu);
+			unmap_again(world, mapping.iova, how);
+			test_be_cpu(0);
+			CHECK(!world_reachable(world, mapping.iova) && world_warnings() == 1);
+			driver_free(world, &mapping);
+		}
+	}
+	world_end(world);
+}
+
 /* A bad unmap from below the window on has the pages that it names, and no other. */
 static void bad_from_below(void)
 {
@@ -1071,6 +1107,7 @@ const struct test identity_tests[] = {
 	{ "identity_aware", aware },
 	{ "identity_changes", changes },
 	{ "identity_bad_unmaps", bad },
+	{ "identity_unmapped_twice", unmapped_twice },
 	{ "identity_bad_from_below", bad_from_below },
 	{ "identity_bad_at_first", bad_at_first },
 	{ "identity_counts", counts },

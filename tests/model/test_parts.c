@@ -155,6 +155,7 @@ static void a_command_evicts_when_the_hardware_comes_to_it(void)
 	model.now_ns = 10000;
 	queue_run();
 	IS(walk_at(10000, 4).stalled_ns, 300);
+	IS(walk_at(10000, 4).ready_ns, 10000 + 300 + 400);
 	IS(counts.reads, 7 + 4);
 	walk_at(11000, 0);
 	walk_at(11000, 3);

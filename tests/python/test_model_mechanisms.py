@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 from tests.python import test_model
-from tests.python.test_model import described, fitted, result
+from tests.python.test_model import described, fitted, result, sending, stored
 
 from checks.mutants import Mutant, Mutants
 from xsmmu_lab.setup import model
@@ -326,6 +326,103 @@ def test_seeds_change_what_is_drawn_alone(program: Path) -> None:
         del each["seed"]
     assert found[0] != found[1]
     assert found[0]["throughput_gbps"] == pytest.approx(found[1]["throughput_gbps"], rel=0.15)
+
+
+# -- drives ----------------------------------------------------------------------------------------
+
+OFF: Final = {"policy": "kernel-off"}
+
+
+def test_a_request_takes_its_service_time(program: Path) -> None:
+    """Little's law: 64 requests under way, each for 50 us, two ways through PCIe and its CPU time."""
+    point = stored(depth=16, drive_parallel=64, drive_mbps=1_000_000, time_ms=20, **OFF)
+    found = result(program, point)
+    assert found["kiops"] == pytest.approx(64 / (50 + 0.8 + 1) * 1000, rel=0.08)
+
+
+def test_drives_links_and_their_bridge_bound_requests(program: Path) -> None:
+    """Two drives that serve 4 at a time; links; the bridge."""
+    assert result(program, stored(drive_parallel=4, **OFF))["kiops"] == pytest.approx(2 * 4 / 50 * 1000, rel=0.05)
+    large: dict[str, str | int] = {"block_bytes": 131_072, "drive_service_ns": 10_000, "time_ms": 40, **OFF}
+    for drives, bridge, most in ((1, 100_000, 8), (2, 100_000, 16), (4, 24_000, 24)):
+        found = result(program, stored(drives=drives, drive_mbps=8000, pcie_mbps=bridge, **large))
+        assert found["throughput_gbps"] == pytest.approx(most, rel=0.03)
+
+
+def test_a_request_of_32_pages_is_a_range(program: Path) -> None:
+    """A command for all; a translation for each, and some for rings; what is mapped is unmapped."""
+    found = result(program, stored(block_bytes=131_072, time_ms=20))
+    counters = found["counters"]
+    assert counters["inv_per_page"] == pytest.approx(1 / 32, rel=0.01)
+    assert counters["visits_per_page"] == pytest.approx(1 + 2 / 32, rel=0.01)
+    assert counters["iotlb_misses_per_page"] > 0.95
+    assert counters["pages_mapped"] == pytest.approx(counters["pages_unmapped"], abs=4 * 32 * 32)
+
+
+def test_rings_of_drives_are_translated(program: Path) -> None:
+    """A command and a completion for each request of a page."""
+    assert result(program, stored())["counters"]["visits_per_page"] == pytest.approx(3, rel=0.02)
+
+
+def test_cpu_time_of_requests(program: Path) -> None:
+    for policy, map_ns, unmap_ns in (("kernel-off", 0, 0), ("kernel-strict", 414, 500), ("kernel-lazy", 414, 500)):
+        point = stored(policy=policy, io_submit_ns=700, io_complete_ns=900)
+        found = result(program, point)
+        counters = found["counters"]
+        ns = found["kiops"] * measured_ns(point) / 1e6 * 1600
+        ns += counters["pages_mapped"] * map_ns + counters["pages_unmapped"] * unmap_ns
+        share = ns / measured_ns(point) / int(point["cores"]) + found["lock_share"]
+        assert found["cpu_share"] == pytest.approx(share, rel=0.02), policy
+
+
+def test_interrupts_are_moderated(program: Path) -> None:
+    """A job with a request at a time waits for each interrupt, unless it looks for the completion itself."""
+    one = stored(jobs=1, depth=1, moderation_ns=50_000, time_ms=40, **OFF)
+    polls, waits = (result(program, one | {"drive_polls": polls})["kiops"] for polls in (1, 0))
+    assert 1 / waits - 1 / polls == pytest.approx(0.050, rel=0.05)
+
+
+def test_batches_of_requests_are_flushed(program: Path) -> None:
+    found = result(program, stored(cores=1, policy="fused-aware"))["counters"]
+    commands = found["commands"]["page"] + found["commands"]["domain"]
+    assert 0 < commands < found["pages_unmapped"] / 2
+
+
+# -- sent data -------------------------------------------------------------------------------------
+
+
+def test_a_link_sends_its_rate_less_headers(program: Path) -> None:
+    found = result(program, sending(**OFF))
+    assert found["transmit_gbps"] == pytest.approx(100 * DATA / (4096 + 38), rel=0.003)
+
+
+def test_pcie_reads_its_rate(program: Path) -> None:
+    """A segment is 64 KiB and its head."""
+    found = result(program, sending(pcie_mbps=10_000, time_ms=40, **OFF))
+    assert found["transmit_gbps"] == pytest.approx(10 * 65_536 / (65_536 + 128), rel=0.01)
+
+
+def test_reads_under_way_are_bounded(program: Path) -> None:
+    """Little's law; heads are read, too."""
+    found = result(program, sending(pcie_latency_ns=10_000, pcie_read_bytes=16_384, time_ms=40, **OFF))
+    most = 16_384 * 8 / 10_000
+    assert 0.8 * most < found["transmit_gbps"] <= 1.001 * most
+
+
+def test_a_sent_window_takes_a_round_trip(program: Path) -> None:
+    found = result(program, sending(send_flows=1, window_bytes=4 * 65_536, base_rtt_ns=400_000, time_ms=40, **OFF))
+    rate = 4 * 65_536 * 8 / 400_000
+    assert 0.8 * rate < found["transmit_gbps"] < 1.01 * rate
+
+
+def test_sent_pages_are_conserved_and_copied(program: Path) -> None:
+    """17 pages a segment, with its head; the copy of its 64 KiB takes a core's time."""
+    for policy in ("kernel-strict", "fused-aware"):
+        counters = result(program, sending(policy=policy, time_ms=40))["counters"]
+        assert counters["pages_mapped"] == pytest.approx(counters["pages_unmapped"], abs=5 * 17 * 17)
+    point = sending(cores=1, queues=1, copy_page_ns=4000, app_read_ns=0, **OFF)
+    found = result(program, point)
+    assert 0.9 < found["transmit_gbps"] / (4096 * 8 / 4000) < 1
 
 
 # -- planted bugs ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,38 @@ def test_all_requests_are_handled() -> None:
         assert world.counts["handled"] == world.counts["request"]
 
 
+def cost(name: str, *events: str) -> Counter[str]:
+    """Counts of a page's events."""
+    world = virtual.World(PROTOCOLS[name])
+    for event in events:
+        world.do(event, [0])
+    return world.counts
+
+
+def more(counted: Counter[str], other: Counter[str]) -> dict[str, int]:
+    """What is counted more, or less, than in the other."""
+    return {name: counted[name] - other[name] for name in {*counted, *other} if counted[name] != other[name]}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_page_is_used_again_without_a_request(name: str) -> None:
+    """Only a software device is told."""
+    told = {"hardware": {}, "kernel": {"device": 1, "exit": 1}, "user": {"device": 1, "exit": 1, "user": 1}}
+    again = more(cost(name, "map", "sync", "dma", "dma"), cost(name, "map", "sync", "dma"))
+    assert again == told[PROTOCOLS[name].device]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_page_that_is_not_used_costs_the_rest(name: str) -> None:
+    """What a page's use costs is all that a page without a use saves; requests are handled now or later."""
+    used = more(cost(name, "map", "sync", "dma"), cost(name, "map", "sync"))
+    events = ("unmap", "invalidate")
+    saved = more(cost(name, "map", "sync", "dma", *events), cost(name, "map", "sync", *events))
+    for each in (used, saved):
+        each.pop("handled", None)
+    assert saved == used
+
+
 # -- wrong tables ----------------------------------------------------------------------------------
 
 
@@ -184,7 +217,9 @@ def in_docs(found: Mapping[str, Any]) -> list[str]:
     copies = counts_.get("copy", 0) + counts_.get("erase", 0)
     exits = f"{counts_.get('exit', 0):.3f}".rstrip("0").rstrip(".")
     if found["mode"] == "strict":
-        exits = " / ".join(f"{each:g}" for each in (counts_.get("request"), counts_.get("kick"), float(exits), copies))
+        exits = " / ".join(
+            f"{each:g}" for each in (counts_.get("request", 0), counts_.get("kick", 0), float(exits), copies)
+        )
     return [exits, f"{wait['value']:,.0f} ({wait['low']:,.0f} to {wait['high']:,.0f})"]
 
 

@@ -55,6 +55,7 @@ static u64 now_ns;	/* time of the running CPU, within a call */
 static bool trims;
 static bool immediate;	/* the unmap in progress was flushed */
 static u64 map_lock_free_ns;
+static u64 large_pages;	/* pages of all large pages so far */
 static bool ages;	/* nothing is invalidated yet */
 
 /* ---- exposure ---- */
@@ -329,6 +330,16 @@ u64 dma_map(u64 ns, u64 phys, u32 pages, u32 bytes, u64 *iova)
 	else
 		*iova = path_map(engine, phys, pages, 3) >> XS_PAGE_LG2;
 	return now_ns;
+}
+
+u64 dma_map_large(u64 ns, u64 *iova)
+{
+	*iova = WALK_LARGE + large_pages;
+	large_pages += DMA_LARGE_PAGES;
+	if (model.params.side == SIDE_OFF)
+		return ns;
+	counts.mapped += DMA_LARGE_PAGES;
+	return ns + map_ns();
 }
 
 static bool defers(void)

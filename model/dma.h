@@ -14,6 +14,9 @@
 /* Memory that the page allocator does not hand out by pages, so that the engine cannot hold it. */
 #define DMA_SLAB	(1ULL << 40)
 
+/* Pages of a large page. */
+#define DMA_LARGE_PAGES	512u
+
 /* Bytes of a buffer that fills its pages. */
 #define DMA_WHOLE	0
 
@@ -33,6 +36,9 @@ void dma_age(void);
  * Return: time at the end.
  */
 u64 dma_map(u64 ns, u64 phys, u32 pages, u32 bytes, u64 *iova);
+
+/* Map a large page. @iova: as in dma_map(). */
+u64 dma_map_large(u64 ns, u64 *iova);
 
 /* Unmap. @bytes: as in the map. */
 u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes);

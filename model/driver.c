@@ -21,6 +21,7 @@ const struct driver_ops *driver(void)
 		[DRIVER_HALF_PAGES] = &driver_half_pages,
 		[DRIVER_FANDS] = &driver_fands,
 		[DRIVER_XSMMU] = &driver_xsmmu,
+		[DRIVER_LARGE_PAGES] = &driver_large_pages,
 	};
 
 	return all[model.params.driver];

@@ -72,6 +72,12 @@ extern const struct driver_ops driver_fands;
 /* xSMMU: mlx5's cache; pages that leave it wait on a list for a flush at the end of the poll. */
 extern const struct driver_ops driver_xsmmu;
 
+/*
+ * Buffers in large pages: 2 MiB are mapped at a time and stay mapped, and their parts of 4 KiB come
+ * back when the stack frees them. A translation covers all of a large page.
+ */
+extern const struct driver_ops driver_large_pages;
+
 /* The point's driver. */
 const struct driver_ops *driver(void);
 

@@ -45,6 +45,7 @@ static const char *const driver_names[DRIVER_COUNT] = {
 	[DRIVER_HALF_PAGES] = "half_pages",
 	[DRIVER_FANDS] = "fands",
 	[DRIVER_XSMMU] = "xsmmu",
+	[DRIVER_LARGE_PAGES] = "large_pages",
 };
 
 static const char *const hint_names[HINT_COUNT] = {

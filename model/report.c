@@ -88,6 +88,7 @@ static void print_counters(void)
 	number("domain", counts.commands_domain);
 	close_object();
 	ratio("inv_per_page", commands, counts.unmapped);
+	ratio("command_us", counts.locked_ns, 1000 * commands);
 	per_page("iotlb_misses_per_page", counts.misses);
 	per_page("l1_misses_per_page", counts.l1_misses);
 	per_page("l2_misses_per_page", counts.l2_misses);

@@ -12,7 +12,7 @@
 
 /*
  * struct table - a leaf table that a walk has read
- * @number:	IOVA page >> LEVEL_LG2
+ * @number:	of the table, table_of()
  * @free_ns:	end of the last walk
  */
 struct table {
@@ -48,13 +48,30 @@ void walk_init(void)
 	memset(tables, 0, sizeof(tables));
 }
 
+static bool is_large(u64 page)
+{
+	return page >= WALK_LARGE;
+}
+
+/* Returns the page of the entry that a walk reads last. */
+static u64 leaf_of(u64 page)
+{
+	return is_large(page) ? page & ~((1ULL << LEVEL_LG2) - 1) : page;
+}
+
+/* Returns the number of the table that has this entry. */
+static u64 table_of(u64 page)
+{
+	return page >> (is_large(page) ? 2 * LEVEL_LG2 : LEVEL_LG2);
+}
+
 /* Returns the reads of a walk, and fills the walk caches. */
 static u64 reads_of(u64 page)
 {
 	u64 *const misses[] = { &counts.l1_misses, &counts.l2_misses, &counts.l3_misses };
 	u64 reads = 1;
 
-	for (u32 level = 3; level; level--) {
+	for (u32 level = is_large(page) ? 2 : 3; level; level--) {
 		u64 number = page >> LEVEL_LG2 * (4 - level);
 
 		if (cache_find(&upper[level - 1], number))
@@ -83,28 +100,30 @@ static u64 later(u64 a, u64 b)
 
 static struct translation walk(u64 ns, u64 page)
 {
-	struct table *table = &tables[(page >> LEVEL_LG2) % TABLES];
+	struct table *table = &tables[table_of(page) % TABLES];
 	struct walker *walker = free_walker();
 	u64 start = later(ns, walker->free_ns), stalled = 0;
 	u64 reads = reads_of(page);
 
-	if (model.params.serial_table && table->number == page >> LEVEL_LG2)
+	if (model.params.serial_table && table->number == table_of(page))
 		start = later(start, table->free_ns);
 	if (stalled_until_ns > start) {
 		stalled = stalled_until_ns - start;
 		start = stalled_until_ns;
 	}
 	*walker = (struct walker) { start + reads * model.params.table_read_ns, page };
-	*table = (struct table) { page >> LEVEL_LG2, walker->free_ns };
+	*table = (struct table) { table_of(page), walker->free_ns };
 	counts.reads += reads;
 	return (struct translation) { walker->free_ns, stalled };
 }
 
 struct translation walk_at(u64 ns, u64 page)
 {
-	struct cache_entry *entry = cache_find(&iotlb, page);
+	struct cache_entry *entry;
 	struct translation found;
 
+	page = leaf_of(page);
+	entry = cache_find(&iotlb, page);
 	counts.visits++;
 	if (entry)
 		return (struct translation) { later(ns, entry->ready_ns), 0 };

@@ -14,6 +14,9 @@
 
 #include <xsmmu/needs.h>
 
+/* IOVA pages from here on are parts of large pages: a walk ends at the table of level 3. */
+#define WALK_LARGE	(1ULL << 38)
+
 /*
  * struct translation - the end of a translation
  * @ready_ns:	time at which the address is known

@@ -178,7 +178,7 @@ def test_a_poll_needs_one_domain_command(program: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["kernel-lazy", "strict", "lazy", "fands", "xsmmu", "fused", "copy"])
-@pytest.mark.parametrize("driver", ["none", "mlx5_cache", "page_pool"])
+@pytest.mark.parametrize("driver", ["none", "mlx5_cache", "page_pool", "large_pages"])
 def test_each_policy_runs_with_each_driver(program: Path, policy: str, driver: str) -> None:
     for ending in ("", "-direct", "-aware") if not policy.startswith("kernel") else ("",):
         found = result(program, fitted(policy=f"{policy}{ending}", driver=driver, time_ms=8))
@@ -250,6 +250,15 @@ def test_a_batch_of_requests_is_flushed_once(program: Path) -> None:
     batch = result(program, stored(cores=1, policy="fused-aware"))
     assert batch["counters"]["inv_per_page"] < 0.5 < strict["counters"]["inv_per_page"]
     assert batch["kiops"] > strict["kiops"] and batch["exposure_us"]["max"] == 0
+
+
+def test_a_translation_covers_a_large_page(program: Path) -> None:
+    """ACKs alone are unmapped, and 5 rings of 512 pages are in few large ones."""
+    small = result(program, fitted(policy="kernel-lazy", driver="page_pool"))["counters"]
+    large = result(program, fitted(policy="kernel-lazy", driver="large_pages"))["counters"]
+    assert large["unmapped_per_page"] == pytest.approx(large["acks_per_page"], rel=0.05)
+    assert large["iotlb_misses_per_page"] < 0.35 < 1 < small["iotlb_misses_per_page"]
+    assert large["reads_per_page"] < small["reads_per_page"] / 3
 
 
 def test_a_lock_of_all_maps_bounds_the_rate(program: Path) -> None:

@@ -29,6 +29,7 @@ typedef __u8 u8;
 #define SG_CHAIN 1ull
 #define SG_END 2ull
 #define SG_BYTES_MAX 48
+#define POLL_PARENTS 3 /* above a network device, of which one may be recorded */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -692,13 +693,18 @@ SEC("?tp_btf/napi_poll")
 int BPF_PROG(poll, struct napi_struct *napi, int work, int budget)
 {
 	struct net_device *link = napi->dev;
-	int device;
+	struct device *dev = link ? link->dev.parent : NULL;
 
-	if (!link || !link->dev.parent)
-		return 0;
-	device = index_of(link->dev.parent);
-	if (device >= 0)
-		emit(device, TRACE_POLL, 0, 0, 0, work > 0 ? work : 0, napi->napi_id);
+	/* The parent of a virtio NIC is a virtio device, whose parent is the PCI device. */
+	for (u32 i = 0; i < POLL_PARENTS && dev; i++) {
+		int device = index_of(dev);
+
+		if (device >= 0) {
+			emit(device, TRACE_POLL, 0, 0, 0, work > 0 ? work : 0, napi->napi_id);
+			return 0;
+		}
+		dev = dev->parent;
+	}
 	return 0;
 }
 

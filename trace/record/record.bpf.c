@@ -260,6 +260,15 @@ int read_symbol(void *ctx)
 
 /* ---- single buffers ---- */
 
+static __always_inline void emit_map(int device, u8 flags, u64 iova, u64 phys, u64 bytes,
+				     u32 span)
+{
+	if (iova == DMA_MAPPING_ERROR)
+		emit(device, TRACE_MAP, flags | TRACE_FAILED, 0, phys, bytes, span);
+	else
+		emit(device, TRACE_MAP, flags, iova, phys, bytes, span);
+}
+
 static __always_inline void mapped(struct device *dev, u64 phys, u64 bytes, u8 flags, u64 iova)
 {
 	int device = index_of(dev);
@@ -268,10 +277,7 @@ static __always_inline void mapped(struct device *dev, u64 phys, u64 bytes, u8 f
 		return;
 	if (!(flags & TRACE_MMIO))
 		flags |= unheld_phys(phys);
-	if (iova == DMA_MAPPING_ERROR)
-		emit(device, TRACE_MAP, flags | TRACE_FAILED, 0, phys, bytes, 0);
-	else
-		emit(device, TRACE_MAP, flags, iova, phys, bytes, 0);
+	emit_map(device, flags, iova, phys, bytes, 0);
 }
 
 static __always_inline void unmapped(struct device *dev, u64 iova, u64 bytes, u32 dir,
@@ -294,10 +300,7 @@ int BPF_PROG(map_page, struct device *dev, struct page *page, u64 offset, u64 by
 		return 0;
 	if (page->_refcount.counter ? is_unheld_kind(page) : head_is_unheld(argument(ctx, 1)))
 		flags |= TRACE_UNHELD;
-	if (iova == DMA_MAPPING_ERROR)
-		emit(device, TRACE_MAP, flags | TRACE_FAILED, 0, (u64)page, bytes, offset);
-	else
-		emit(device, TRACE_MAP, flags, iova, (u64)page, bytes, offset);
+	emit_map(device, flags, iova, (u64)page, bytes, offset);
 	return 0;
 }
 

@@ -289,7 +289,7 @@ def check_killed(program: Path, folder: Path) -> None:
 CHECKS: tuple[Check, ...] = (
     *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
     *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
-    *(check_identity_later, check_killed),
+    *(check_identity_later, check_killed, check_failed_write),
 )
 
 

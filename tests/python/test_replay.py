@@ -961,6 +961,13 @@ def test_no_note_where_the_recording_names_such_memory(installed: Path) -> None:
     assert "note:" not in said(file, "--policy", "fused")
 
 
+def test_a_note_where_pages_have_no_identity(installed: Path) -> None:
+    header = HEADER | {"unheld_known": True, "pages_known": False, "pages_unknown": "no symbol"}
+    file = polls(64, 64).write(installed.parent / "pages.dma", header)
+    note = "note: pages have no identity, so that memory is used again does not show: no symbol"
+    assert said(file, "--policy", "fused,strict").splitlines()[-1] == note
+
+
 def test_notes_name_what_was_not_replayed(installed: Path) -> None:
     file = Recording().map(1).unmap(2, ns=1500).write(installed.parent / "other.dma")
     assert said(file, "--policy", "fused").splitlines()[-1] == (

@@ -524,6 +524,18 @@ def test_info(program: Path, tmp_path: Path) -> None:
     assert "no summary" in ran("info", str(tmp_path / "b"))
 
 
+def test_pages_without_identity_are_named(tmp_path: Path) -> None:
+    for header, said in (
+        (b'{"pages_known": false, "pages_unknown": "by \\u001b[31m"}', r"does not show: by \x1b[31m"),
+        (b'{"pages_known": false}', "does not show: the recording does not say why"),
+        (b'{"pages_known": true}', None),
+        (b"{}", None),
+    ):
+        (tmp_path / "a").write_bytes(block(1, 0, 0, header) + block(3, 1, 0, b"{}"))
+        found = [line for line in ran("info", str(tmp_path / "a")).splitlines() if line.startswith("warning")]
+        assert [line.endswith(str(said)) for line in found] == ([True] if said else []), found
+
+
 def test_a_text_that_is_no_object_is_named(tmp_path: Path) -> None:
     """Also text of more levels than Python's parser takes."""
     deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"

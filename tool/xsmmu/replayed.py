@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
 import click
 
-from xsmmu import output
+from xsmmu import output, trace
 from xsmmu.digits import duration, ratio, short
 from xsmmu.machine import shown
 
@@ -75,9 +76,20 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
         yield note if len(names) == len(results) else f"{', '.join(names)}: {note}"
 
 
+def header_of(result: Result) -> Mapping[str, Any]:
+    """The recording's header; empty if it is no JSON object."""
+    try:
+        found = json.loads(result.get("header", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _notes(result: Result) -> Iterator[str]:
     if result["level"] == "held" and not result["unheld_known"]:
         yield UNDERSTATED
+    if warning := trace.unknown_pages(header_of(result)):
+        yield warning
     damage = result["damage"]
     if not result["events"]:
         yield "the recording has no events: nothing was replayed"

@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -412,6 +412,14 @@ def info_of(path: Path) -> Info:
     return found
 
 
+def unknown_pages(header: Mapping[str, Any]) -> str:
+    """A warning if the recorder did not know the identity of pages; else nothing."""
+    if header.get("pages_known") is not False:
+        return ""
+    why = header.get("pages_unknown", "the recording does not say why")
+    return f"pages have no identity, so that memory is used again does not show: {shown(str(why))}"
+
+
 def damage_text(damage: Damage) -> str:
     """The damage in words."""
     words = [f"{damage.blocks} blocks and {damage.bytes} bytes are left out"] if damage.blocks or damage.bytes else []
@@ -453,6 +461,8 @@ def info(file: Path, form: str) -> None:
     ]
     for name, value in lines:
         click.echo(f"{name:<15} {value}")
+    if warning := unknown_pages(found.header):
+        click.echo(f"{'warning':<15} {warning}")
     click.echo()
     output.table(("kind", "events"), [(name, f"{count:,}") for name, count in found.row()["kinds"].items()])
     click.echo()

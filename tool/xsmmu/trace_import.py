@@ -395,8 +395,8 @@ def _pages(begin: int, size: int) -> int:
 
 
 def _header(facts: Facts, memory_pages: int) -> dict[str, Any]:
-    unknown = {"driver": "", "vendor": "", "device": "", "class": "", "group": -1, "type": "unknown", "policy": ""}
-    devices = [{"name": name, **unknown, "physical": facts.is_physical(name)} for name in facts.devices]
+    # No group, class or driver: what `auto` would choose is not known.
+    devices = [{"name": name, "group": -1, "physical": facts.is_physical(name)} for name in facts.devices]
     prefixes = {name: "dma" if name in _POINTS else "iommu" for name in facts.points}
     return {
         "recorder": "xsmmu trace import",
@@ -412,7 +412,7 @@ def _header(facts: Facts, memory_pages: int) -> dict[str, Any]:
         "unheld_known": False,
         "sampled": False,
         "functions": sorted(f"{prefixes[name]}:{name}" for name in facts.points),
-        "devices": devices or [{"name": IOMMU, **unknown, "physical": False}],
+        "devices": devices or [{"name": IOMMU, "group": -1, "physical": False}],
     }
 
 

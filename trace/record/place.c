@@ -15,6 +15,9 @@
 
 #if defined(__x86_64__)
 
+const char place_unknown[] =
+	"/proc/kallsyms does not show the address of vmemmap_base; record with kernel.kptr_restrict at most 1";
+
 uint64_t place_symbol(void)
 {
 	FILE *file = fopen("/proc/kallsyms", "r");
@@ -39,6 +42,8 @@ uint64_t place_vmemmap(uint64_t value)
 #elif defined(__aarch64__)
 
 #define PAGE_STRUCT_BYTES 64u
+
+const char place_unknown[] = "/proc/kcore does not show VMEMMAP_START; record as root";
 
 static uint64_t number(const char *notes, size_t bytes, const char *name)
 {
@@ -70,6 +75,8 @@ uint64_t place_vmemmap(uint64_t value)
 }
 
 #else
+
+const char place_unknown[] = "the recorder does not know where this architecture has struct page";
 
 uint64_t place_symbol(void)
 {

@@ -33,6 +33,7 @@
  * @cpus: number of possible CPUs
  * @ring_bytes: size of each ring
  * @stats: file descriptor that has the kernel measure, or -1
+ * @is_refused: the kernel does not run the program that reads the place of pages
  */
 struct programs {
 	struct record_bpf *skeleton;
@@ -41,6 +42,7 @@ struct programs {
 	unsigned int cpus;
 	uint32_t ring_bytes;
 	int stats;
+	bool is_refused;
 };
 
 /* A program is left out if the kernel has a function that its function calls, or has instead. */
@@ -166,15 +168,17 @@ static bool add_rings(struct programs *programs, struct trace_error *error)
 
 /* ---- load ---- */
 
-/* Without a place, buffers that are given as pages have no identity: programs_know_pages(). */
+/* Without a place, buffers that are given as pages have no identity: programs_why_no_pages(). */
 static void place_pages(struct programs *programs)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
 	struct record_bpf__bss *shared = programs->skeleton->bss;
 
 	if (bpf_prog_test_run_opts(bpf_program__fd(programs->skeleton->progs.read_symbol),
-				   &options))
+				   &options)) {
+		programs->is_refused = true;
 		return;
+	}
 	shared->vmemmap = place_vmemmap(shared->symbol_value);
 }
 
@@ -311,9 +315,12 @@ const struct raw_device *programs_device(const struct programs *programs, unsign
 	return (const struct raw_device *)&programs->skeleton->bss->devices[device];
 }
 
-bool programs_know_pages(const struct programs *programs)
+const char *programs_why_no_pages(const struct programs *programs)
 {
-	return programs->skeleton->bss->vmemmap;
+	if (programs->skeleton->bss->vmemmap)
+		return NULL;
+	return programs->is_refused ? "the kernel does not run the program that reads their place"
+				    : place_unknown;
 }
 
 bool programs_know_unheld(const struct programs *programs)

@@ -60,8 +60,8 @@ const struct raw_device *programs_device(const struct programs *programs, unsign
 /* The physical address of a byte of a page, given its struct page; 0 if it is not known. */
 uint64_t programs_phys(const struct programs *programs, uint64_t page, unsigned int page_shift,
 		       uint64_t offset);
-/* Whether pages of lists and of maps by page have identities. */
-bool programs_know_pages(const struct programs *programs);
+/* Why pages of lists and of maps by page have no identity; NULL if they have. */
+const char *programs_why_no_pages(const struct programs *programs);
 /* Whether all maps of memory that the module cannot hold have TRACE_UNHELD. */
 bool programs_know_unheld(const struct programs *programs);
 

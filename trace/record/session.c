@@ -124,9 +124,16 @@ static unsigned int hz_of(const char *release)
 
 static void print_header(const struct session *session, FILE *to)
 {
+/* Why buffers that are given as pages have no identity; NULL if they have. */
+static const char *why_no_pages(const struct session *session)
+{
+	return session->programs ? programs_why_no_pages(session->programs) : NULL;
+}
+
 	const struct session_options *options = session->options;
 	char functions[FUNCTIONS];
 	struct utsname kernel;
+	const char *why = why_no_pages(session);
 
 	uname(&kernel);
 	fputs("{\"recorder\":\"xsmmu-record\",", to);
@@ -145,8 +152,9 @@ static void print_header(const struct session *session, FILE *to)
 	if (hz_of(kernel.release))
 		fprintf(to, "\"hz\":%u,", hz_of(kernel.release));
 	fprintf(to, "\"pages\":\"%s\",\"frame_bytes\":%u,\"pages_known\":%s,",
-		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT,
-		session->tracefs || programs_know_pages(session->programs) ? "true" : "false");
+		options->raw ? "raw" : "permuted", 1u << IDENTITY_SHIFT, why ? "false" : "true");
+	if (why)
+		fprintf(to, "\"pages_unknown\":\"%s\",", why);
 	fprintf(to, "\"unheld_known\":%s,",
 		session->programs && programs_know_unheld(session->programs) ? "true" : "false");
 	fprintf(to, "\"sampled\":%s,\"functions\":[%s],\"devices\":[",
@@ -519,6 +527,10 @@ static bool finish(struct session *session, struct trace_error *error)
 	overhead_found(session->overhead, &session->found);
 	if (session->programs)
 		programs_detach(session->programs);
+	if (session->writer && why_no_pages(session))
+		fprintf(stderr, "xsmmu-record: %s: %s\n",
+			"pages have no identity, so a replay cannot show that memory is used again",
+			why_no_pages(session));
 	note_missed(session, merge_now());
 	do {
 		fill(session, true);

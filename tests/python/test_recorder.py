@@ -7,7 +7,10 @@ Each check takes the program, so that `make mutants` can run the checks with a p
 from __future__ import annotations
 
 import json
+import os
 import random
+import resource
+import signal
 import stat
 import subprocess
 from collections import Counter
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.python.test_trace import block
+from tests.python.test_trace import block, blocks
 from tests.python.trace_traffic import ENTRY, LOST, MAP, MAP_LIST, POLL, UNMAP, UNMAP_LIST, Event
 
 from checks.mutants import Mutant, Mutants
@@ -150,6 +153,9 @@ def check_missed(program: Path, folder: Path) -> None:
     made = record(program, folder, ["500000000 missed 4", line(1100 * MS), "1200000000 missed 1"], 1.3)
     assert lost(made) == [(1000 * MS, EVERY_CPU, 4, 1000 * MS), (1300 * MS, EVERY_CPU, 1, 1000 * MS)]
     assert (made.summary["lost"], made.summary["nested"]) == (5, 5)
+    # Programs run before the recording begins.
+    made = record(program, folder, ["0 missed 7", line(1100 * MS)], 1.3)
+    assert (lost(made), made.summary["lost"], made.summary["nested"]) == ([], 0, 0)
 
 
 def check_slices(program: Path, folder: Path) -> None:
@@ -286,6 +292,37 @@ def check_killed(program: Path, folder: Path) -> None:
         assert recording.damage == trace.Damage(cut=True)
 
 
+def check_failed_write(program: Path, folder: Path) -> None:
+    """After a failed write, of a full block or of one that has waited for ten seconds, nothing more is recorded."""
+    (folder / "whole").mkdir()
+    record(program, folder / "whole", [])
+    [header, *_] = blocks((folder / "whole/0.xsr").read_bytes())
+
+    def limit() -> None:
+        # The header fits, and no block of events.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(header) + 9, len(header) + 9))
+
+    for number, lines in enumerate(([line(MS), line(10_500 * MS)], [line(MS)])):
+        file = folder / f"full{number}"
+        done = subprocess.run(
+            [program, file, "60"],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            preexec_fn=limit,
+        )
+        assert done.returncode == 1
+        assert f"{file}.part: byte " in done.stderr and "File too large" in done.stderr
+        said = [json.loads(each) for each in done.stdout.splitlines()]
+        assert [each["event"] for each in said] == ["recording", *["progress"] * (len(said) - 1)]
+        assert 9 <= said[-1]["seconds"] <= 12
+        with trace.Recording(Path(f"{file}.part")) as recording:
+            assert not [*recording.events()] and recording.damage.cut
+
+
 CHECKS: tuple[Check, ...] = (
     *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
     *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
@@ -306,6 +343,19 @@ def test_a_file_may_have_any_name(program: Path, tmp_path: Path) -> None:
     assert [each["event"] for each in said] == ["recording", "end"]
     assert said[-1]["summary"]["events"] == 0
     assert file.exists()
+
+
+def test_pages_without_identity_are_named(program: Path, tmp_path: Path) -> None:
+    """In the header, and at once."""
+    file = tmp_path / "a"
+    done = subprocess.run(
+        [program, file, "0.1", "nopages"], input="", capture_output=True, text=True, check=True, timeout=60
+    )
+    [said] = [each for each in done.stderr.splitlines() if "no identity" in each]
+    assert said.endswith("a replay cannot show that memory is used again: nobody says")
+    with trace.Recording(file) as recording:
+        assert (recording.header["pages_known"], recording.header["pages_unknown"]) == (False, "nobody says")
+    assert "pages_unknown" not in record(program, tmp_path, []).header
 
 
 def test_page_frame_numbers_are_for_the_owner(program: Path, tmp_path: Path) -> None:
@@ -375,6 +425,16 @@ def test_entries_that_the_kernel_leaves_out_are_lost() -> None:
         f"{ENTRY} 12345678000 3 0 2000 512 7000",
         f"{LOST} 12345678000 3 0 0 298 0",
     ]
+
+
+def test_what_a_killed_recorder_has_left_is_removed(tmp_path: Path) -> None:
+    """But neither a running recorder's, nor another program's."""
+    program = setup.compiled("trace-pipe", ["tests/trace/trace_pipe.c"], parts=MUTANTS.parts)
+    kept = [f"xsmmu-record-{os.getpid()}", "xsmmu-record-x", "xsmmu-record-0", "other-1"]
+    for name in (*kept, f"xsmmu-record-{2**31 - 1}"):
+        (tmp_path / "instances" / name).mkdir(parents=True)
+    subprocess.run([program, "--left"], cwd=tmp_path, check=True, timeout=60)
+    assert {each.name for each in (tmp_path / "instances").iterdir()} == {*kept}
 
 
 def test_planted_bugs_fit() -> None:

@@ -3,7 +3,9 @@
  * The recorder's parser of trace_pipe (trace/record/tracefs.c) on standard input.
  *
  *   trace-pipe DEVICE...	prints each event: kind, ns, CPU, device, IOVA, bytes, physical address
+ *   trace-pipe --left		removes what killed recorders have left in the folder ./instances
  */
+#define FOLDER	"."
 #include "../../trace/record/tracefs.c"
 
 int main(int count, char **words)
@@ -12,6 +14,10 @@ int main(int count, char **words)
 	struct tracefs tracefs = { .devices = devices, .count = (unsigned int)count - 1 };
 	struct merge_event event;
 
+	if (count == 2 && !strcmp(words[1], "--left")) {
+		remove_left();
+		return 0;
+	}
 	for (int at = 1; at < count; at++)
 		snprintf(devices[at - 1].name, sizeof(devices[0].name), "%s", words[at]);
 	while (tracefs_next(&tracefs, &event))

@@ -58,6 +58,7 @@ struct slice {
  * @slices: the first slices, while there is a limit of the overhead
  * @slice_count: number of all slices
  * @missed: calls that the kernel did not pass to a program, and that were told
+ * @missed_before: of them, those before the begin
  * @removed: devices' removals that were told
  * @now: the devices as they were a moment ago; once physical, a device stays so
  */
@@ -81,6 +82,7 @@ struct session {
 	struct slice slices[SLICES];
 	uint64_t slice_count;
 	uint64_t missed;
+	uint64_t missed_before;
 	uint64_t removed[RAW_DEVICES];
 	struct device now[RAW_DEVICES];
 };
@@ -122,18 +124,18 @@ static unsigned int hz_of(const char *release)
 	return hz;
 }
 
-static void print_header(const struct session *session, FILE *to)
-{
 /* Why buffers that are given as pages have no identity; NULL if they have. */
 static const char *why_no_pages(const struct session *session)
 {
 	return session->programs ? programs_why_no_pages(session->programs) : NULL;
 }
 
+static void print_header(const struct session *session, FILE *to)
+{
 	const struct session_options *options = session->options;
+	const char *why = why_no_pages(session);
 	char functions[FUNCTIONS];
 	struct utsname kernel;
-	const char *why = why_no_pages(session);
 
 	uname(&kernel);
 	fputs("{\"recorder\":\"xsmmu-record\",", to);
@@ -297,6 +299,16 @@ static uint64_t removals(const struct session *session, unsigned int at)
 	return session->removed[at] || !device_exists(&session->options->devices[at]);
 }
 
+/* Programs are attached a while before the recording begins. */
+static void skip_missed(struct session *session)
+{
+	struct programs_cost cost;
+
+	programs_cost(session->programs, &cost);
+	session->missed = cost.missed;
+	session->missed_before = cost.missed;
+}
+
 static void note_devices(struct session *session)
 {
 	for (unsigned int at = 0; at < session->options->count; at++) {
@@ -386,7 +398,7 @@ static void print_losses(const struct session *session, FILE *to)
 	fprintf(to,
 		"\"lost\":%" PRIu64 ",\"nested\":%" PRIu64 ",\"late\":%" PRIu64
 		",\"lost_by_cpu\":{",
-		session->tally.lost, session->missed,
+		session->tally.lost, session->missed - session->missed_before,
 		session->merge ? merge_late(session->merge) : 0);
 	for (unsigned int cpu = 0; session->merge && cpu < cpus_of(session); cpu++) {
 		if (!merge_lost(session->merge, cpu))
@@ -515,6 +527,10 @@ static bool prepare(struct session *session, struct trace_error *error)
 		snprintf(error->text, sizeof(error->text),
 			 "no memory: stop other programs, or name a smaller ring with --ring-kib");
 	free(header);
+	if (session->writer && why_no_pages(session))
+		fprintf(stderr, "xsmmu-record: %s: %s\n",
+			"pages have no identity, so a replay cannot show that memory is used again",
+			why_no_pages(session));
 	return session->writer;
 }
 
@@ -527,10 +543,6 @@ static bool finish(struct session *session, struct trace_error *error)
 	overhead_found(session->overhead, &session->found);
 	if (session->programs)
 		programs_detach(session->programs);
-	if (session->writer && why_no_pages(session))
-		fprintf(stderr, "xsmmu-record: %s: %s\n",
-			"pages have no identity, so a replay cannot show that memory is used again",
-			why_no_pages(session));
 	note_missed(session, merge_now());
 	do {
 		fill(session, true);
@@ -553,6 +565,7 @@ static bool begin_and_record(struct session *session, struct trace_error *error)
 	session->check.programs = session->options->check ? session->programs : NULL;
 	session->check.page_shift = session->page_shift;
 	check_begin(&session->check);
+	skip_missed(session);
 	session->begin = merge_now();
 	set_on(session, true, session->begin);
 	puts("{\"event\":\"recording\"}");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +11,10 @@
 
 #include "tracefs.h"
 
+#ifndef FOLDER
 #define FOLDER "/sys/kernel/tracing"
+#endif
+#define INSTANCE FOLDER "/instances/xsmmu-record-"
 #define INSTANCE_BYTES 64
 #define BUFFER_KIB "4096"
 #define LINE_BYTES (64u << 10)
@@ -124,6 +129,28 @@ static bool open_pipe(struct tracefs *tracefs)
 	return tracefs->pipe >= 0;
 }
 
+/*
+ * A recorder that was killed has left its instance. The kernel keeps an instance in use, such as
+ * that of a recorder whose number another PID namespace has.
+ */
+static void remove_left(void)
+{
+	DIR *instances = opendir(FOLDER "/instances");
+	struct dirent *entry;
+	char path[INSTANCE_BYTES];
+	int number;
+
+	while (instances && (entry = readdir(instances))) {
+		if (sscanf(entry->d_name, "xsmmu-record-%d", &number) != 1 || number <= 0 ||
+		    !kill(number, 0) || errno != ESRCH)
+			continue;
+		snprintf(path, sizeof(path), INSTANCE "%d", number);
+		rmdir(path);
+	}
+	if (instances)
+		closedir(instances);
+}
+
 struct tracefs *tracefs_open(const struct device *devices, unsigned int count,
 			     struct trace_error *error)
 {
@@ -134,8 +161,8 @@ struct tracefs *tracefs_open(const struct device *devices, unsigned int count,
 	tracefs->devices = devices;
 	tracefs->count = count;
 	tracefs->pipe = -1;
-	snprintf(tracefs->folder, sizeof(tracefs->folder), FOLDER "/instances/xsmmu-record-%d",
-		 getpid());
+	remove_left();
+	snprintf(tracefs->folder, sizeof(tracefs->folder), INSTANCE "%d", getpid());
 	if (mkdir(tracefs->folder, 0700)) {
 		snprintf(error->text, sizeof(error->text), "%s: %s", FOLDER "/instances",
 			 strerror(errno));

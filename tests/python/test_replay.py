@@ -1043,15 +1043,46 @@ def test_errors_say_what_to_do(installed: Path, tmp_path: Path, monkeypatch: pyt
     assert "correct XSMMU_PROGRAMS" in refused(installed).message
 
 
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ('echo "{}"', "this xsmmu-replay has no aware"),
+        ('echo "[]"', "this xsmmu-replay has no figures"),
+        ("echo figures", "this xsmmu-replay has no figures"),
+        ("echo 'unrecognized option' >&2; exit 2", "this xsmmu-replay does not know the options"),
+    ],
+)
+def test_a_program_of_another_version_is_told(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    fake_program(tmp_path / "fake", monkeypatch, script)
+    error = refused(installed, "--policy", "fused")
+    assert (error.message, error.code) == (
+        f"{message}: install xsmmu and xsmmu-trace of the same version",
+        "not-installed",
+    )
+
+
+def test_a_file_that_grows_is_not_kept(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result would be kept under the hash of its begin."""
+    fake_program(tmp_path / "fake", monkeypatch, f"echo more >>{installed}")
+    assert "changed while it was replayed: replay it when it is complete" in refused(installed).message
+    assert not [*command.cache_folder().iterdir()]
+
+
+def fake_program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A program in the place of xsmmu-replay."""
+    folder.mkdir()
+    (folder / command.PROGRAM).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / command.PROGRAM).chmod(0o755)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+
+
 @pytest.mark.parametrize(("status", "code"), [(1, "broken"), (3, "bad-recording"), (9, "failed")])
 def test_a_failure_of_the_program_is_told(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: str
 ) -> None:
-    fake = tmp_path / "fake" / command.PROGRAM
-    fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\necho 'xsmmu-replay: it was so' >&2\nexit {status}\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(fake.parent))
+    fake_program(tmp_path / "fake", monkeypatch, f"echo 'xsmmu-replay: it was so' >&2; exit {status}")
     error = refused(installed, "--policy", "fused")
     assert error.code == code
     assert "it was so" in "\n".join([error.message, *error.lines])

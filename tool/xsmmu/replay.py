@@ -7,9 +7,10 @@ policy are a unit of work (units.py); its inputs are the recording, the program 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -63,16 +64,44 @@ def key_of(unit: Unit, recording: str, tool: str) -> str:
 
 
 class Runner(units.Runner):
-    """Runs the program."""
+    """Runs the program; `stamps` are those of the files when they were hashed."""
+
+    def __init__(self, tool: Path, stamps: Mapping[Path, tuple[int, ...]]) -> None:
+        super().__init__(tool)
+        self._stamps = stamps
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
         """The figures of a unit; `progress` gets the number of events so far."""
         argv = [str(self.tool), str(unit.file), *unit.words(), "--progress"]
         status, text, lines = self._processes.run(argv, progress)
+        # The result would be kept under the hash of another content.
+        if units.stamp(unit.file) != self._stamps[unit.file]:
+            raise UserError(f"{unit.file} changed while it was replayed: replay it when it is complete", code="no-file")
         if status:
             raise _failed(unit, status, lines)
+        return _figures(text)
+
+
+_SAME_VERSION: Final = f"install xsmmu and {programs.PACKAGE} of the same version"
+
+
+@functools.cache
+def _fields() -> frozenset[str]:
+    """The figures that the program of this version prints."""
+    schema = json.loads((Path(__file__).parent / "schemas/replay-1.json").read_text())
+    return frozenset(schema["$defs"]["replay"]["required"]) - {"file"}
+
+
+def _figures(text: str) -> Result:
+    """What the program has printed; an error if it is of an older version than this tool."""
+    try:
         found: Result = json.loads(text)
-        return found
+        missing = sorted(_fields() - found.keys())
+    except (ValueError, AttributeError):
+        missing = ["figures"]
+    if missing:
+        raise UserError(f"this {PROGRAM} has no {missing[0]}: {_SAME_VERSION}", code="not-installed")
+    return found
 
 
 def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:
@@ -83,6 +112,8 @@ def _failed(unit: Unit, status: int, lines: Sequence[str]) -> UserError:
         return UserError(
             f"{unit.name}: {said}. This is a fault of xsmmu: please report it with the recording", code="broken"
         )
+    if status == USAGE:
+        return UserError(f"this {PROGRAM} does not know the options: {_SAME_VERSION}", lines, code="not-installed")
     return UserError(f"{unit.name}: {units.ended(PROGRAM, status)}", lines, code="failed")
 
 
@@ -96,7 +127,8 @@ def keys_of(wanted: Sequence[Unit], tool: Path) -> dict[Unit, str]:
 
 def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
     """The results of all units, from the cache or by runs; results stay in the cache if another unit fails."""
-    return units.run_all(keys_of(wanted, tool), cache, jobs, Runner(tool), "replaying")
+    runner = Runner(tool, {unit.file: units.stamp(unit.file) for unit in wanted})
+    return units.run_all(keys_of(wanted, tool), cache, jobs, runner, "replaying")
 
 
 def replay_on(address: str, wanted: Sequence[Unit], cache: Cache, tool: Path) -> dict[Unit, Result]:

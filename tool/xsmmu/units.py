@@ -69,6 +69,15 @@ def digest(file: Path, wanted: str) -> str:
         raise UserError(f"cannot read {file} ({error.strerror}): name a readable file", code="no-file") from None
 
 
+def stamp(file: Path) -> tuple[int, ...]:
+    """Changes with the file's content; the same, empty one for files that cannot be read."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def hash_of(*words: str) -> str:
     """Hash of words."""
     return hashlib.sha256("\0".join(words).encode()).hexdigest()

@@ -18,6 +18,7 @@ from tests.python.recordings import Player
 
 from xsmmu_lab.setup import kernels, replay, trace
 from xsmmu_lab.vm.guest import Record
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 DEFAULT, OTHERS = kernels.table()[0], ("6.1", "7.2")
 FIXED: Final = {
@@ -94,16 +95,16 @@ def hears(record: Record) -> list[str]:
     return [f"{record['driver']}, {record['work']}, {record['policy']}: {text}" for text in wrong]
 
 
-def files(_source: Path) -> Mapping[str, bytes]:
-    return {"bin/xsmmu-record": trace.recorder().read_bytes()}
+def machine(pattern: str, kernel: str, iommu: str = DEFAULT_IOMMU, timeout_s: float = 2400) -> guests.Machine:
+    def files(_source: Path) -> Mapping[str, bytes]:
+        return {"bin/xsmmu-record": trace.recorder(arch=IOMMUS[iommu].arch).read_bytes()}
 
-
-def machine(pattern: str, kernel: str) -> guests.Machine:
-    # The other topic provides functions.
-    return guests.Machine(("record", "replay"), pattern, kernel=kernel, files=files, hears=hears, timeout_s=1200)
+    topics = ("record", "replay")  # The first provides functions.
+    return guests.Machine(topics, pattern, kernel=kernel, iommu=iommu, files=files, hears=hears, timeout_s=timeout_s)
 
 
 SHORT = {f"replay {DEFAULT}": machine("^replay_of_a_nic$", DEFAULT)}
 LONG = {f"more {DEFAULT}": machine("^replay_of_(?!a_nic$)", DEFAULT)}
-LONG |= {f"replay {name}": machine("^replay_of_(received_pages|a_disk)$", name) for name in OTHERS}
+LONG |= {f"replay {name}": machine("^replay_of_(?!a_nic$)", name) for name in OTHERS}
+LONG["replay arm64"] = machine("^replay_of_(igb|a_disk)$", DEFAULT, "smmuv3")
 test_replay = guests.each_case({**SHORT, **LONG}, SHORT)

@@ -110,6 +110,13 @@ _TRACE_PACKAGES = (
     *("libbpf-dev", "libelf-dev", "libzstd-dev", "zlib1g-dev"),
 )
 
+# The same for programs of arm64 guests.
+_TRACE_ARM64_PACKAGES = (
+    *("base-files", "bash", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip", "make", "sed"),
+    *("binutils", "bpftool", "clang-19", "gcc-14-aarch64-linux-gnu"),
+    *("libbpf-dev:arm64", "libc6-dev:arm64", "libelf-dev:arm64", "libzstd-dev:arm64", "zlib1g-dev:arm64"),
+)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -175,6 +182,13 @@ TRACE = Contents(
     debs="trace",
 )
 """The tools that build the programs of trace/."""
+TRACE_ARM64 = Contents(
+    *("root-trace-arm64", _TRACE_ARM64_PACKAGES, _STABLE_SUITES),
+    check=f"{ARM64.cross}gcc-14 --version >/dev/null && clang-19 --version >/dev/null",
+    debs="trace-arm64",
+    arch=ARM64,
+)
+"""The tools that build the recorder for arm64 guests."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.console import Console
 
+from xsmmu_lab.arch import AMD64, Arch
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, host, root
 
@@ -22,9 +23,10 @@ FORMAT: Final = "trace/format"
 RECORD: Final = "trace/record"
 
 
-def tools() -> root.Root:
-    """The root with the compilers and libraries of trace/."""
-    return root.ensure(host.cache_dir(), Console(stderr=True), root.TRACE)
+def tools(arch: Arch = AMD64) -> root.Root:
+    """The root with the compilers and libraries of trace/, for programs of an architecture."""
+    contents = root.TRACE if arch == AMD64 else root.TRACE_ARM64
+    return root.ensure(host.cache_dir(), Console(stderr=True), contents)
 
 
 def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
@@ -33,11 +35,11 @@ def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
     return [f"{FORMAT}/{name}" for name in names if (source_dir / FORMAT / name).exists()]
 
 
-def recorder(source_dir: Path = PROJECT) -> Path:
+def recorder(source_dir: Path = PROJECT, arch: Arch = AMD64) -> Path:
     """xsmmu-record, a static program, as the package has it."""
-    arguments = ("CLANG=clang-19", "BPFTOOL=/usr/sbin/bpftool", "CC=gcc-14", "CFLAGS=-O2 -s")
+    arguments = ("CLANG=clang-19", "BPFTOOL=/usr/sbin/bpftool", f"CC={arch.cross}gcc-14", "CFLAGS=-O2 -s")
     parts = (RECORD, FORMAT)
-    return build.by_make(tools(), RECORD, "xsmmu-record", parts, arguments, source_dir)
+    return build.by_make(tools(arch), RECORD, "xsmmu-record", parts, arguments, source_dir)
 
 
 def compiled(

@@ -11,7 +11,7 @@
 
 #define HEADER_BYTES	52u	/* IP and TCP with timestamps */
 #define FRAME_BYTES	38u	/* Ethernet: preamble, header, check sum, gap */
-#define TIMER_NS	4000000u
+#define TIMER_NS	4000000u	/* timeout, unless two round trips are longer */
 #define START_NS	200000u	/* flows begin within this time */
 #define REORDER		3u	/* packets behind a hole before the hole is a loss */
 #define DUPLICATES	3u	/* ACKs for packets out of order that are sent at once */
@@ -373,7 +373,8 @@ void net_timer(u32 number)
 	}
 	flow->quiet = true;
 	pump(number);
-	run_at(model.now_ns + TIMER_NS, RUN_FLOW_TIMER, number);
+	run_at(model.now_ns + greater(TIMER_NS, 2 * model.params.base_rtt_ns), RUN_FLOW_TIMER,
+	       number);
 }
 
 enum limit net_limit(u64 gap)

@@ -85,6 +85,14 @@ def test_a_window_takes_a_round_trip(program: Path) -> None:
         assert 0.75 * rate < found["throughput_gbps"] < 1.02 * rate
 
 
+def test_a_long_round_trip_is_no_loss(program: Path) -> None:
+    """A timeout is longer than a round trip: windows of 4 MiB carry 1 Gb/s over 10 ms."""
+    far = fitted(policy="kernel-off", off_mbps=1000, window_bytes=4_194_304, base_rtt_ns=10_000_000, time_ms=400)
+    found = result(program, far)
+    assert found["throughput_gbps"] == pytest.approx(1, rel=0.02)
+    assert not found["counters"]["resent_share"]
+
+
 def test_commands_bound_the_unmaps(program: Path) -> None:
     """The queue takes a command each command_busy_ns."""
     point = fitted(driver="none", off_mbps=0, command_busy_ns=3000, command_stall_ns=0)

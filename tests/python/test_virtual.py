@@ -118,7 +118,7 @@ def more(counted: Counter[str], other: Counter[str]) -> dict[str, int]:
 def test_a_page_is_used_again_without_a_request(name: str) -> None:
     """Only a software device is told."""
     told = {"hardware": {}, "kernel": {"device": 1, "exit": 1}, "user": {"device": 1, "exit": 1, "user": 1}}
-    again = more(cost(name, "map", "sync", "dma", "dma"), cost(name, "map", "sync", "dma"))
+    again = more(*(cost(name, "map", "sync", *["dma"] * uses, "unmap", "invalidate") for uses in (3, 2)))
     assert again == told[PROTOCOLS[name].device]
 
 

@@ -170,8 +170,11 @@ class Described:
         return f"{self.file}:{self.lines[name]}: {name}" if name in self.lines else f"{self.file}: {name}"
 
 
-def described(file: Path, part: str, known: Parameters, device: str | None = None) -> Described:
-    """Read a machine, a driver or a workload; without `device`, for the one that the file names."""
+def described(file: Path, part: str, known: Parameters, device: str | None = None, whole: bool = True) -> Described:
+    """Read a machine, a driver or a workload; without `device`, for the one that the file names.
+
+    With `whole`, a parameter that is missing is an error.
+    """
     found = _toml(file, f"a {part} (docs/model.md)")
     if found.get("kind") != part:
         raise _bad(f"{file}: kind", f'is {found.get("kind")!r}: a {part} is needed here, with kind = "{part}"')
@@ -198,7 +201,7 @@ def described(file: Path, part: str, known: Parameters, device: str | None = Non
     device = device or str(found.get("device", NIC))
     mine = [each for each in known.values() if each.part == part and each.device in (None, device)]
     missing = [each for each in mine if each.default is None and each.name not in given]
-    if missing:
+    if missing and whole:
         raise UserError(
             f"{file} lacks {_named(missing)}: add each with value, unit, how and source",
             [f"{each.name} ({each.unit}): {each.what}" for each in missing],
@@ -320,10 +323,12 @@ class Scene:
         return ranged(self.given())
 
 
-def scene(machine: Path, workload: Path, driver: Path | None = None, known: Parameters | None = None) -> Scene:
-    """Read a machine, its driver, or another driver if one is named, and a workload."""
+def scene(
+    machine: Path, workload: Path | Described, driver: Path | None = None, known: Parameters | None = None
+) -> Scene:
+    """Read a machine, its driver, or another driver if one is named, and a workload if it was not read."""
     known = known if known is not None else parameters()
-    work = described(workload, "workload", known)
+    work = workload if isinstance(workload, Described) else described(workload, "workload", known)
     found = described(machine, "machine", known, work.device)
     driver = driver or _driver(found)
     return Scene(found, described(driver, "driver", known, work.device), work, known)

@@ -22,7 +22,19 @@ from typing import Final
 
 import click
 
-from xsmmu import cluster, guide, model_files, output, predict_export, predict_page, predicted, programs, units, virtual
+from xsmmu import (
+    cluster,
+    guide,
+    model_files,
+    output,
+    predict_export,
+    predict_page,
+    predicted,
+    programs,
+    recorded,
+    units,
+    virtual,
+)
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.model_files import Scene, Value
 from xsmmu.predicted import OFF
@@ -154,7 +166,16 @@ class Runner(units.Runner):
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
         """The figures of all runs of a unit, by column: the table of a long sweep must fit the memory."""
-        return {"columns": predicted.columns_of([self.one(unit, given, progress) for given in unit.inputs()])}
+        runs = [self._of(unit, number, given, progress) for number, given in enumerate(unit.inputs())]
+        return {"columns": predicted.columns_of(runs)}
+
+    def _of(self, unit: Unit, number: int, given: str, progress: units.Progress) -> Result:
+        try:
+            return self.one(unit, given, progress)
+        except UserError as error:
+            if unit.plan.seeds <= number and error.code == "bad-model":
+                error.message += ", with values of the files' ranges: narrow the ranges, or measure"
+            raise
 
     def one(self, unit: Unit, given: str, progress: units.Progress) -> Result:
         """The result of a run."""
@@ -278,10 +299,12 @@ def words_of(unit: Unit, cache: Path) -> list[str]:
     return [*own, "--cache", str(cache.absolute()), "--jobs", "1"]
 
 
-def plan_words(machine: Path, workload: Path, driver: Path | None, seeds: int, time_ms: int) -> tuple[str, ...]:
+def plan_words(
+    machine: Path, workload: Path | None, recording: Path | None, driver: Path | None, seeds: int, time_ms: int
+) -> tuple[str, ...]:
     """The words that the commands of all units have."""
-    made = ["--machine", str(machine.absolute()), "--workload", str(workload.absolute())]
-    made += ["--driver", str(driver.absolute())] if driver else []
+    files = {"--machine": machine, "--workload": workload, "--trace": recording, "--driver": driver}
+    made = [word for name, file in files.items() if file for word in (name, str(file.absolute()))]
     return (*made, "--seeds", str(seeds), "--ms", str(time_ms))
 
 
@@ -291,6 +314,9 @@ def plan_words(machine: Path, workload: Path, driver: Path | None, seeds: int, t
 @click.command()
 @click.option("--machine", metavar="M.toml", type=click.Path(path_type=Path), help="The machine.")
 @click.option("--workload", metavar="W.toml", type=click.Path(path_type=Path), help="The workload.")
+@click.option(
+    "--trace", "recording", metavar="FILE", type=click.Path(path_type=Path), help="A recording as the workload."
+)
 @click.option("--virtual", "of_guest", is_flag=True, help="Protocols of virtual IOMMUs instead; M.toml is a guest.")
 @click.option("--driver", metavar="D.toml", type=click.Path(path_type=Path), help="Another driver than the machine's.")
 @click.option("--policies", metavar="LIST", default=DEFAULT, show_default=True, help="Policies and modes.")
@@ -317,6 +343,7 @@ def plan_words(machine: Path, workload: Path, driver: Path | None, seeds: int, t
 def predict(
     machine: Path | None,
     workload: Path | None,
+    recording: Path | None,
     of_guest: bool,
     driver: Path | None,
     policies: str,
@@ -344,18 +371,17 @@ def predict(
       xsmmu predict --machine M.toml --workload W.toml --policies fused,lazy
       xsmmu predict --machine M.toml --workload W.toml --sweep ring=256,512
       xsmmu predict --machine M.toml --workload W.toml --html page.html
+      xsmmu predict --machine M.toml --trace eth1.xsr
       xsmmu predict --virtual
     """
     if of_guest:
         virtual.show(machine, form)
         return
-    if machine is None or workload is None:
-        raise UserError("name a machine and a workload: --machine M.toml --workload W.toml", code="usage")
-    scene = model_files.scene(machine, workload, driver)
+    scene, shown = _scene(machine, workload, recording, driver)
     names, sweep = read_policies(policies), read_sweep(swept, scene)
     fits = model_files.fits(scene.known)
     sets, best = model_files.possible(scene, fits), model_files.best(scene, fits)
-    words = plan_words(machine, workload, driver, seeds, time_ms)
+    words = plan_words(scene.machine.file, workload, recording, driver, seeds, time_ms)
     plan = Plan(scene, sets, seeds, time_ms, not sweep, best, words)
     folder, jobs = kept or units.folder_of("predict"), jobs or os.cpu_count() or 1
     if printed:
@@ -383,9 +409,27 @@ def predict(
     if columns:
         predict_export.parquet(results, columns)
     if form == "table":
+        if shown:
+            recorded.print_table(shown)
         predicted.print_table(scene, results)
     else:
-        output.emit(form, "predict", "predictions", results)
+        output.emit(form, "predict", "predictions", results, **({"recorded": shown.rows} if shown else {}))
+
+
+def _scene(
+    machine: Path | None, workload: Path | None, recording: Path | None, driver: Path | None
+) -> tuple[Scene, recorded.Workload | None]:
+    """The files of the command line; of a recording also what it shows."""
+    if machine is None or (workload is None and recording is None):
+        raise UserError("name a machine and a workload: --machine M.toml --workload W.toml", code="usage")
+    known = model_files.parameters()
+    if recording is None:
+        assert workload
+        return model_files.scene(machine, workload, driver, known), None
+    # A workload's file may lack what the recording shows or an assumption replaces.
+    own = model_files.described(workload, "workload", known, whole=False) if workload else None
+    found = recorded.workload(recording, known, own)
+    return model_files.scene(machine, found.described, driver, known), found
 
 
 def summary(unit: Unit, result: Result) -> Result:
@@ -405,5 +449,7 @@ def summary(unit: Unit, result: Result) -> Result:
         "policy": unit.policy,
         "at": dict(unit.at),
         **predicted.figures({place: column[:runs] for place, column in columns.items()}, seeds),
+        # Without an IOMMU a device reaches all memory, always: a time would be wrong.
+        **({"exposure_us": {}} if unit.policy == OFF else {}),
         "lifts": lifts,
     }

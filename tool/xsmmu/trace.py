@@ -63,7 +63,8 @@ def library(name: str, remedy: str) -> Any:
         raise UserError(f"this needs the Python library {name}, which is not installed: {remedy}") from None
 
 
-def _numpy() -> Any:
+def numpy() -> Any:
+    """The library of arrays."""
     return library("numpy", "apt install python3-numpy")
 
 
@@ -101,7 +102,7 @@ class _WrongError(Exception):
 
 def _varints(data: bytes) -> NDArray[np.uint64]:
     """All varints of a block's contents."""
-    np = _numpy()
+    np = numpy()
     found = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(found < 0x80)
     if not len(ends) or ends[-1] != len(found) - 1:
@@ -120,13 +121,13 @@ def _varints(data: bytes) -> NDArray[np.uint64]:
 
 
 def _unzigzag(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    np = _numpy()
+    np = numpy()
     one = np.uint64(1)
     return (values >> one) ^ (np.uint64(0) - (values & one))  # type: ignore[no-any-return]
 
 
 def _within(values: NDArray[np.uint64], most: int) -> NDArray[np.uint64]:
-    if (values > _numpy().uint64(most)).any():
+    if (values > numpy().uint64(most)).any():
         raise _WrongError
     return values
 
@@ -136,7 +137,7 @@ _SHAPE_FIELDS: Final = (("kind", len(KINDS) - 1), ("flags", FLAGS), ("cpu", 0xFF
 
 def decoded(contents: bytes, count: int) -> NDArray[np.void]:
     """The events of a block's contents. Any other contents raise _WrongError."""
-    np = _numpy()
+    np = numpy()
     values = _varints(contents)
     shapes = int(values[0])
     if not 0 < shapes <= count or len(values) != 1 + 5 * shapes + 8 * count:
@@ -166,7 +167,7 @@ def decoded(contents: bytes, count: int) -> NDArray[np.void]:
 
 def _units(deltas: NDArray[np.uint64], shape: NDArray[np.intp]) -> NDArray[np.uint64]:
     """Units of IOVAs from differences, which begin anew with each shape."""
-    np = _numpy()
+    np = numpy()
     total = np.cumsum(deltas)
     first = np.flatnonzero(np.concatenate(([True], shape[1:] != shape[:-1])))
     before = (total - deltas)[first]
@@ -343,7 +344,7 @@ class Recording:
 
     def _stand_in(self, ns: int) -> NDArray[np.void]:
         self._lost = False
-        made = _numpy().zeros(1, list(FIELDS))
+        made = numpy().zeros(1, list(FIELDS))
         made["ns"], made["span"], made["kind"] = ns, ns - self._last_ns, LOST
         return made  # type: ignore[no-any-return]
 
@@ -388,7 +389,7 @@ class Info:
 
 
 def _counts(values: NDArray[np.generic]) -> list[tuple[int, int]]:
-    found, counts = _numpy().unique(values, return_counts=True)
+    found, counts = numpy().unique(values, return_counts=True)
     return [*zip(found.tolist(), counts.tolist(), strict=True)]
 
 

@@ -69,6 +69,22 @@ def summary_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {table} | {kind} | {' | '.join(str(count or '') for count in counts)} | {' | '.join(ends)} |"
 
 
+def nearer(tables: Mapping[str, Table], rows: Sequence[Row]) -> str:
+    """In how many throughputs a baseline is nearer than the model."""
+    cells = {(name, cell.figure, cell.name): cell for name, table in tables.items() for cell in table.cells}
+    said = []
+    for title, field in (("*of misses*", "of_misses"), ("*same as off*", "same_as_off")):
+        found = [
+            (abs(error), abs(row.error))
+            for row in rows
+            if row.figure == "throughput" and row.error is not None and row.use != "input"
+            for error in (getattr(baselines(tables[row.table], cells[row.table, row.figure, row.name]), field),)
+            if error is not None
+        ]
+        said.append(f"{title} is nearer than the model in {sum(a < b for a, b in found)} of {len(found)} throughputs")
+    return f"{'; '.join(said)}. A model that is worth its parameters must beat both."
+
+
 def page(
     tables: Mapping[str, Table], rows: Sequence[Row], said: Sequence[Said], all_: Sequence[Version], sets: int
 ) -> str:
@@ -99,6 +115,8 @@ def page(
         "## Hits",
         "",
         *summary_lines(rows),
+        "",
+        nearer(tables, rows),
         "",
         "## Published statements",
         "",

@@ -127,6 +127,27 @@ def test_measured_values_are_not_changed(files: Files) -> None:
     assert row["runs"] == 3
 
 
+def test_a_link_limits_only_if_it_is_full() -> None:
+    assert predicted._limit({"link": 0.62, "lock": 0.3, "cpu": 0.08}) == "lock"
+    assert predicted._limit({"link": 0.97, "lock": 0.03}) == "link"
+    assert predicted._limit({"link": 0.62, "lock": 0.0}) == "link"
+    assert predicted._limit({"link": 0.0}) is None
+
+
+def test_without_an_iommu_everything_is_always_exposed(files: Files) -> None:
+    (line,) = [each for each in said(files, "--policies", "kernel-off").splitlines() if each.startswith("kernel-off")]
+    assert " always " in line
+    (row,) = found(files, "--policies", "kernel-off")
+    assert row["exposure_us"] == {}
+
+
+def test_a_range_that_contradicts_the_machine_is_named(files: Files) -> None:
+    text = files[0].parent.joinpath("drivers/page_pool.toml")
+    text.write_text(text.read_text().replace("value = 256", "value = 256, lowest = 8, highest = 60000"))
+    error = refused(files, "--policies", "fused")
+    assert error.message.endswith("is too much, with values of the files' ranges: narrow the ranges, or measure")
+
+
 def test_levels() -> None:
     levels = {"kernel-off": "none", "kernel-lazy": "lazy", "fused": "held", "fused-direct-aware": "strict"}
     assert {name: predicted.level(name) for name in levels} == levels

@@ -29,6 +29,9 @@ NEAR: Final = 1.01
 """Throughputs with a smaller ratio are not called different."""
 GAIN: Final = 1.05
 """A lift is shown from this ratio of throughputs on."""
+LINK: Final = "link"
+FULL: Final = 0.95
+"""Use of a link that is full."""
 LIMITS: Final[Mapping[str, str]] = {
     "link": "the network link",
     "pcie": "PCIe",
@@ -39,6 +42,8 @@ LIMITS: Final[Mapping[str, str]] = {
     "sender": "the sender",
     "drive": "the drives",
 }
+ALWAYS: Final = "always"
+"""The exposure without an IOMMU."""
 NOT_DETERMINED: Final = "not determined"
 
 
@@ -89,13 +94,20 @@ def figures(columns: Columns, seeds: int) -> Json:
         **intervals(""),
         "exposure_us": intervals("exposure_us."),
         "limits": limits,
-        "limit": max(limits, key=lambda name: limits[name]) if any(limits.values()) else None,
+        "limit": _limit(limits),
         "counters": intervals("counters."),
         "commands": intervals("counters.commands."),
         "runs_gbps": [*columns["throughput_gbps"]],
         "runs": len(columns["throughput_gbps"]),
         "seeds": seeds,
     }
+
+
+def _limit(limits: Mapping[str, float]) -> str | None:
+    """What limits: the link only if it is full, as its share is the link's use; else the largest of the others."""
+    others = {name: share for name, share in limits.items() if name != LINK or share >= FULL}
+    found = others if any(others.values()) else limits
+    return max(found, key=lambda name: found[name]) if any(found.values()) else None
 
 
 _NO_FIGURES: Final = ("seed", "events")
@@ -129,9 +141,9 @@ def spread(found: Mapping[str, Any], digits: int = 1) -> str:
 
 
 def throughput(result: Result) -> str:
-    """The throughput in Gb/s, or the words that it is not determined."""
+    """The throughput in Gb/s, and whether it is determined."""
     found = result["throughput_gbps"]
-    return f"{found['value']:.1f}" if found["determined"] else NOT_DETERMINED
+    return f"{found['value']:.1f}" + ("" if found["determined"] else f", {NOT_DETERMINED}")
 
 
 def limit(result: Result) -> str:
@@ -150,7 +162,8 @@ def lifts(result: Result) -> list[str]:
 
 def row(result: Result) -> list[str]:
     """A line of the table."""
-    exposed, drops = result["exposure_us"]["p99"], result["drops_share"]
+    exposed, drops = result["exposure_us"].get("p99"), result["drops_share"]
+    never = ALWAYS if result["policy"] == OFF else "-"
     inv = result["counters"].get("inv_per_page")
     return [
         *(str(value) for value in result["at"].values()),
@@ -160,7 +173,7 @@ def row(result: Result) -> list[str]:
         spread(result["throughput_gbps"]),
         f"{100 * result['cpu_share']['value']:.0f}",
         f"{100 * drops['value']:.2f}",
-        duration(1000 * exposed["value"]) if exposed else "-",
+        duration(1000 * exposed["value"]) if exposed else never,
         f"{inv['value']:.3f}" if inv else "-",
         limit(result),
     ]

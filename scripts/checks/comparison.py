@@ -20,8 +20,8 @@ MODEL: Final = PROJECT / "model"
 KEPT: Final = RESULTS / "validate"
 """Results of points."""
 SEEDS: Final = 3
-TIME_MS: Final = 60
-MEASURED_MS: Final = 45
+TIME_MS: Final = 40
+MEASURED_MS: Final = 30
 """The first quarter of a point is a warm-up, which does not count."""
 GOALS: Final[Mapping[str, float]] = {"fs-flows": 0.10, "fs-rings": 0.10, "fs-ablation": 0.25}
 """Largest error of a throughput, by table; of others 20 %."""

@@ -432,11 +432,17 @@ def _scene(
     return model_files.scene(machine, found.described, driver, known), found
 
 
+def delivered(unit: Unit, columns: predicted.Columns) -> predicted.Columns:
+    """The figures, with the sent data as the throughput of a machine that only sends."""
+    sends = unit.values().get("send_flows") and not unit.values().get("flows")
+    return {**columns, "throughput_gbps": columns["transmit_gbps"]} if sends else columns
+
+
 def summary(unit: Unit, result: Result) -> Result:
     """A prediction: the figures of a unit."""
     seeds = unit.plan.seeds
     runs = seeds + len(unit.plan.sets)
-    columns: predicted.Columns = result["columns"]
+    columns = delivered(unit, result["columns"])
     lifts = [
         {"parameter": lift.parameter, "value": lift.value, "words": lift.words, "throughput_gbps": gbps}
         for lift, gbps in zip(unit.lifts(), columns["throughput_gbps"][runs:], strict=True)

@@ -53,7 +53,7 @@ def _table(results: Sequence[Result]) -> Iterator[str]:
     yield f"<thead><tr>{_cells('th scope=col', heads)}</tr></thead>"
     yield "<tbody>"
     for result in results:
-        first, *others = (escape(cell) for cell in predicted.row(result))
+        first, *others = (escape(cell) for cell in predicted.row(result, predicted.also_of(results)))
         yield f'<tr><th scope="row">{first}</th>{_cells("td", others)}</tr>'
     yield "</tbody>"
     yield "</table>"

@@ -160,7 +160,20 @@ def lifts(result: Result) -> list[str]:
     return [f"{each['words']} ({each['throughput_gbps']:.1f} Gb/s)" for each in found]
 
 
-def row(result: Result) -> list[str]:
+_ALSO: Final = {"transmit_gbps": "SENT GB/S", "kiops": "K IOPS"}
+"""Figures of some machines."""
+
+
+def also_of(results: Sequence[Result]) -> list[str]:
+    """The figures beside the throughput that are not 0."""
+    return [name for name in _ALSO if any(result.get(name, {}).get("value") for result in results)]
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def row(result: Result, also: Sequence[str] = ()) -> list[str]:
     """A line of the table."""
     exposed, drops = result["exposure_us"].get("p99"), result["drops_share"]
     never = ALWAYS if result["policy"] == OFF else "-"
@@ -171,6 +184,7 @@ def row(result: Result) -> list[str]:
         level(result["policy"]),
         throughput(result),
         spread(result["throughput_gbps"]),
+        *(_short(result[name]["value"]) for name in also),
         f"{100 * result['cpu_share']['value']:.0f}",
         f"{100 * drops['value']:.2f}",
         duration(1000 * exposed["value"]) if exposed else never,
@@ -182,7 +196,8 @@ def row(result: Result) -> list[str]:
 def columns(results: Sequence[Result]) -> list[str]:
     """The heads of the table."""
     swept = [name.upper() for name in results[0]["at"]]
-    return [*swept, "POLICY", "LEVEL", "GB/S", "INTERVAL", "CPU %", "DROPS %", "EXPOSED p99", "INV/PAGE", "LIMIT"]
+    heads = ["POLICY", "LEVEL", "GB/S", "INTERVAL", *(_ALSO[name] for name in also_of(results))]
+    return [*swept, *heads, "CPU %", "DROPS %", "EXPOSED p99", "INV/PAGE", "LIMIT"]
 
 
 def notes(results: Sequence[Result]) -> Iterator[str]:
@@ -223,7 +238,7 @@ def print_table(scene: Scene, results: Sequence[Result]) -> None:
     """The table and its notes."""
     for part in (scene.machine, scene.driver, scene.workload):
         click.echo(f"{part.part}: {part.title}")
-    output.table(columns(results), [row(result) for result in results])
+    output.table(columns(results), [row(result, also_of(results)) for result in results])
     for note in notes(results):
         click.echo(f"note: {note}")
 

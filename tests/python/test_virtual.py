@@ -133,6 +133,17 @@ def test_a_page_that_is_not_used_costs_the_rest(name: str) -> None:
     assert saved == used
 
 
+@pytest.mark.parametrize("name", [name for name in PROTOCOLS if PROTOCOLS[name].allows("flush")])
+def test_flushed_pages_are_free(name: str) -> None:
+    """Used or not, and nothing waits in the queue."""
+    world = virtual.World(PROTOCOLS[name])
+    for page in range(4):
+        for event in ("map", "sync", *["dma"] * (page % 2), "unmap"):
+            world.do(event, [page])
+    world.do("flush", range(4))
+    assert (world.states, world.reached, world.waiting) == ({}, set(), 0)
+
+
 # -- wrong tables ----------------------------------------------------------------------------------
 
 

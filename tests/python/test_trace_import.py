@@ -96,8 +96,8 @@ def imported(folder: Path, events: Sequence[Traced], **words: Any) -> tuple[list
 
 @pytest.mark.usefixtures("trace_cmd")
 def test_buffers(tmp_path: Path) -> None:
-    registers = {"device": DISK, "phys_addr": 1 << 46}
-    coherent = {"device": DISK, "dma_addr": 0x9000, "size": 8192, "dir": 0}
+    registers: dict[str, Any] = {"device": DISK, "phys_addr": 1 << 46}
+    coherent: dict[str, Any] = {"device": DISK, "dma_addr": 0x9000, "size": 8192, "dir": 0}
     events = [
         mapped(1_000_000_123, 3 * FRAME + 0x5040, 0xFFFFF040, 2048),
         unmapped(1_000_000_500, 0xFFFFF040, 2048, cpu=1),

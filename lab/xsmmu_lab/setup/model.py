@@ -22,14 +22,18 @@ FLAGS: Final = (
 
 
 def compiled(
-    flags: Sequence[str] = replay.FAST, source_dir: Path = PROJECT, more: Sequence[str] = (), name: str = "xsmmu-model"
+    flags: Sequence[str] = replay.FAST,
+    source_dir: Path = PROJECT,
+    more: Sequence[str] = (),
+    name: str = "xsmmu-model",
+    compiler: str = "gcc-14",
 ) -> Path:
     """xsmmu-model as a program that runs on the host; another program, if C files of `more` stand for main.c."""
     found = (file for folder in (MODEL, replay.ENGINE) for file in (source_dir / folder).glob("*.c"))
     files = sorted(str(file.relative_to(source_dir)) for file in found if not more or file.name != "main.c")
     parts = (*PARTS, *more)
     return build.userspace(
-        trace.tools(), name, [*files, *more], (*FLAGS, *flags), source_dir, parts=parts, compiler="gcc-14"
+        trace.tools(), name, [*files, *more], (*FLAGS, *flags), source_dir, parts=parts, compiler=compiler
     )
 
 

@@ -3,25 +3,11 @@
 #include <stdio.h>
 
 #include "count.h"
+#include "json.h"
 #include "model.h"
 #include "report.h"
 
 #define MILLION		1000000ull
-
-/* Print "key": value, after a comma unless the pair is the first of its object. */
-static bool first = true;
-
-static void key(const char *name)
-{
-	printf(first ? "\"%s\": " : ", \"%s\": ", name);
-	first = false;
-}
-
-static void number(const char *name, u64 value)
-{
-	key(name);
-	printf("%llu", (unsigned long long)value);
-}
 
 /* Print @value / @each, rounded down to millionths; 0 if @each is 0. */
 static void ratio(const char *name, u64 value, u64 each)
@@ -32,22 +18,9 @@ static void ratio(const char *name, u64 value, u64 each)
 	/* The product does not overflow. */
 	for (; each > ~0ULL / MILLION; each >>= 1)
 		rest >>= 1;
-	key(name);
+	json_key(name);
 	printf("%llu.%06llu", (unsigned long long)whole,
 	       (unsigned long long)(each ? rest * MILLION / each : 0));
-}
-
-static void open_object(const char *name)
-{
-	key(name);
-	printf("{");
-	first = true;
-}
-
-static void close_object(void)
-{
-	printf("}");
-	first = false;
 }
 
 /* Print a count for each 4 KiB of data that were delivered or sent. */
@@ -58,35 +31,35 @@ static void per_page(const char *name, u64 count)
 
 static void print_exposure(void)
 {
-	open_object("exposure_us");
+	json_open("exposure_us");
 	ratio("p50", exposure_quantile(500), 1000);
 	ratio("p99", exposure_quantile(990), 1000);
 	ratio("max", exposure_quantile(1000), 1000);
-	close_object();
+	json_close();
 }
 
 static void print_limits(u64 ns)
 {
-	open_object("limits");
+	json_open("limits");
 	for (u32 i = 0; i < LIMIT_COUNT; i++)
 		ratio(limit_name((enum limit)i), counts.limits_ns[i], ns);
-	close_object();
+	json_close();
 }
 
 static void print_counters(void)
 {
 	u64 commands = counts.commands_page + counts.commands_domain;
 
-	open_object("counters");
-	number("pages", (counts.bytes + counts.sent_bytes) / 4096);
-	number("packets", counts.packets);
-	number("pages_mapped", counts.mapped);
-	number("pages_unmapped", counts.unmapped);
-	number("pages_recycled", counts.recycled);
-	open_object("commands");
-	number("page", counts.commands_page);
-	number("domain", counts.commands_domain);
-	close_object();
+	json_open("counters");
+	json_number("pages", (counts.bytes + counts.sent_bytes) / 4096);
+	json_number("packets", counts.packets);
+	json_number("pages_mapped", counts.mapped);
+	json_number("pages_unmapped", counts.unmapped);
+	json_number("pages_recycled", counts.recycled);
+	json_open("commands");
+	json_number("page", counts.commands_page);
+	json_number("domain", counts.commands_domain);
+	json_close();
 	ratio("inv_per_page", commands, counts.unmapped);
 	ratio("command_us", counts.locked_ns, 1000 * commands);
 	per_page("iotlb_misses_per_page", counts.misses);
@@ -101,7 +74,7 @@ static void print_counters(void)
 	per_page("polls_per_page", counts.polls);
 	per_page("interrupts_per_page", counts.interrupts);
 	ratio("resent_share", counts.resent, counts.arrived);
-	close_object();
+	json_close();
 }
 
 void report_print(u64 ns)
@@ -116,7 +89,7 @@ void report_print(u64 ns)
 	print_exposure();
 	print_limits(ns);
 	print_counters();
-	number("events", model.events);
-	number("seed", model.params.seed);
+	json_number("events", model.events);
+	json_number("seed", model.params.seed);
 	printf("}\n");
 }

@@ -29,7 +29,7 @@ from xsmmu_lab.setup import trace as setup
 
 pytestmark = pytest.mark.early
 
-MUTANTS: Final = Mutants("trace/record/mutants.toml", ("trace/format", "trace/record", "tests/trace"))
+MUTANTS: Final = Mutants("trace/record/mutants.toml", ("trace/engine", "trace/format", "trace/record", "tests/trace"))
 PARTS: Final = ("session", "merge", "identity", "tally", "check", "device", "tracefs")
 MS: Final = 1_000_000
 FRAME: Final = 1 << 21
@@ -43,7 +43,7 @@ Check = Callable[[Path, Path], None]
 
 def compiled(mutant: Mutant | None = None) -> Path:
     """The recorder above tests/trace/recorder.c."""
-    files = ["tests/trace/recorder.c", *(f"{setup.RECORD}/{part}.c" for part in PARTS)]
+    files = ["tests/trace/recorder.c", setup.JSON, *(f"{setup.RECORD}/{part}.c" for part in PARTS)]
     if not mutant:
         return setup.compiled("recorder", files, parts=MUTANTS.parts)
     with MUTANTS.planted(mutant) as source_dir:
@@ -369,7 +369,8 @@ def test_page_frame_numbers_are_for_the_owner(program: Path, tmp_path: Path) -> 
 @pytest.fixture(scope="session")
 def parts() -> Path:
     """Parts of the recorder that need no kernel."""
-    files = ["tests/trace/record_parts.c", *(f"{setup.RECORD}/{part}.c" for part in ("print", "tally", "device"))]
+    names = ("print", "tally", "device")
+    files = ["tests/trace/record_parts.c", setup.JSON, *(f"{setup.RECORD}/{part}.c" for part in names)]
     return setup.compiled("record-parts", files, parts=MUTANTS.parts)
 
 
@@ -378,6 +379,13 @@ def test_text_of_a_recording_cannot_command_the_terminal(parts: Path, tmp_path: 
     (tmp_path / "a").write_bytes(block(1, 0, 0, text) + block(3, 1, 0, text))
     said = subprocess.run([parts, "print", tmp_path / "a"], capture_output=True, text=True, check=True).stdout
     assert said == '# {"a":"?[31m??"}\n# ns cpu device kind iova bytes\n# {"a":"?[31m??"}\n'
+
+
+def test_names_of_any_characters_are_json(parts: Path) -> None:
+    odd = 'a "driver"\\\x1b\n'
+    done = subprocess.run([parts, "odd", odd], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["name"], found["driver"], found["group"], found["physical"]) == ("0000:01:00.0", odd, 1, False)
 
 
 @pytest.mark.parametrize("name", [".", "..", "", "/", "0000:00:00.0/..", "0000:ff:1f.7", "x" * 99])

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "json.h"
 
 #define FOLDER "/sys/bus/pci/devices"
 
@@ -113,10 +114,22 @@ void device_counts(const struct device *device, struct device_counts *counts)
 
 void device_print(const struct device *device, FILE *to)
 {
-	fprintf(to, "{\"name\":\"%s\",\"driver\":\"%s\",", device->name, device->driver);
-	fprintf(to, "\"vendor\":\"%s\",\"device\":\"%s\",\"class\":\"%s\",", device->vendor,
-		device->product, device->class);
-	fprintf(to, "\"group\":%d,\"type\":\"%s\",\"policy\":\"%s\",\"physical\":%s}",
-		device->group, device->type, device->policy,
+	const struct {
+		const char *name;
+		const char *value;
+	} texts[] = {
+		{ "name", device->name },	{ "driver", device->driver },
+		{ "vendor", device->vendor },	{ "device", device->product },
+		{ "class", device->class },	{ "type", device->type },
+		{ "policy", device->policy },
+	};
+
+	fputc('{', to);
+	for (size_t at = 0; at < sizeof(texts) / sizeof(texts[0]); at++) {
+		fprintf(to, "\"%s\":", texts[at].name);
+		json_string(to, texts[at].value);
+		fputc(',', to);
+	}
+	fprintf(to, "\"group\":%d,\"physical\":%s}", device->group,
 		device->is_physical ? "true" : "false");
 }

@@ -15,6 +15,7 @@
 
 #include "check.h"
 #include "identity.h"
+#include "json.h"
 #include "merge.h"
 #include "overhead.h"
 #include "programs.h"
@@ -146,8 +147,11 @@ static void print_header(const struct session *session, FILE *to)
 		programs_print(session->programs, functions, sizeof(functions));
 		fputs("\"method\":\"bpf\",\"missing\":[],", to);
 	}
-	fprintf(to, "\"kernel\":\"%s\",\"machine\":\"%s\",", kernel.release, kernel.machine);
-	fprintf(to, "\"cpus\":%u,\"page_bytes\":%u,", cpus_of(session), 1u << session->page_shift);
+	fputs("\"kernel\":", to);
+	json_string(to, kernel.release);
+	fputs(",\"machine\":", to);
+	json_string(to, kernel.machine);
+	fprintf(to, ",\"cpus\":%u,\"page_bytes\":%u,", cpus_of(session), 1u << session->page_shift);
 	fprintf(to, "\"memory_pages\":%" PRIu64 ",\"raw\":%s,",
 		identity_end(session->identity, session->page_shift),
 		options->raw ? "true" : "false");
@@ -440,6 +444,14 @@ static void print_slices(const struct session *session, FILE *to)
 	fputs("],", to);
 }
 
+static void print_device(const struct session *session, unsigned int at, FILE *to)
+{
+	fputs(at ? ",{\"address\":" : "{\"address\":", to);
+	json_string(to, session->options->devices[at].name);
+	fprintf(to, ",\"events\":%" PRIu64 ",\"removed\":%" PRIu64 "}",
+		session->tally.devices[at], session->removed[at]);
+}
+
 static void print_summary(struct session *session, FILE *to)
 {
 	fprintf(to, "{\"events\":%" PRIu64 ",\"by_kind\":", tally_events(&session->tally));
@@ -450,9 +462,7 @@ static void print_summary(struct session *session, FILE *to)
 	print_overhead(session, to);
 	fputs("\"devices\":[", to);
 	for (unsigned int at = 0; at < session->options->count; at++)
-		fprintf(to, "%s{\"address\":\"%s\",\"events\":%" PRIu64 ",\"removed\":%" PRIu64 "}",
-			at ? "," : "", session->options->devices[at].name,
-			session->tally.devices[at], session->removed[at]);
+		print_device(session, at, to);
 	fputs("],", to);
 	fputs("\"check\":", to);
 	check_print(&session->check, &session->tally, to);

@@ -15,12 +15,15 @@ from xsmmu_lab.setup import build, host, root
 
 PARTS: Final = ("trace",)
 FLAGS: Final = (
-    *("-std=gnu11", "-g", "-Itrace/format", "-D_GNU_SOURCE"),
+    *("-std=gnu11", "-g", "-Itrace/format", "-Itrace/engine", "-D_GNU_SOURCE"),
     *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla"),
 )
 LIBRARIES: Final = ("-lzstd", "-lz")
 FORMAT: Final = "trace/format"
 RECORD: Final = "trace/record"
+ENGINE: Final = "trace/engine"
+"""Parts that several programs have."""
+JSON: Final = f"{ENGINE}/json.c"
 
 
 def tools(arch: Arch = AMD64) -> root.Root:
@@ -38,7 +41,7 @@ def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
 def recorder(source_dir: Path = PROJECT, arch: Arch = AMD64) -> Path:
     """xsmmu-record, a static program, as the package has it."""
     arguments = ("CLANG=clang-19", "BPFTOOL=/usr/sbin/bpftool", f"CC={arch.cross}gcc-14", "CFLAGS=-O2 -s")
-    parts = (RECORD, FORMAT)
+    parts = (RECORD, FORMAT, ENGINE)
     return build.by_make(tools(arch), RECORD, "xsmmu-record", parts, arguments, source_dir)
 
 

@@ -61,6 +61,24 @@ def test_a_posted_map_has_no_kick() -> None:
     assert posted["request"] == plain["request"] == 2
 
 
+def test_a_miss_fetches_all_posted_maps() -> None:
+    """The other pages are known then: used without a fetch, or unmapped by a request."""
+    world = virtual.World(PROTOCOLS["virtio-posted"])
+    for page in range(3):
+        world.do("map", [page])
+        world.do("sync", [page])
+    assert world.waiting == 3
+    world.do("dma", [0])
+    assert (world.waiting, world.states) == (0, {0: "cached", 1: "known", 2: "known"})
+    before = Counter(world.counts)
+    world.do("dma", [1])
+    assert more(world.counts, before) == {"device": 1, "exit": 1, "copy": 1}
+    before = Counter(world.counts)
+    world.do("unmap", [2])
+    assert more(world.counts, before) == {"request": 1}
+    assert world.states == {0: "cached", 1: "cached", 2: "stale"}
+
+
 def test_a_range_has_a_request() -> None:
     assert counts("virtio-map-kernel", "aware")["request"] == 2
     assert counts("virtio-ranges", "aware")["request"] == 2 / virtual.POLL

@@ -102,7 +102,7 @@ def test_only_the_fitted_row_is_called_fitted() -> None:
 def test_a_counter_may_be_15_percent_off() -> None:
     found = rows()
     # Published 1.30 and 0.90, computed 1.0; nothing is called not determined.
-    assert (found["iotlb strict@5"].verdict, found["l3 strict@40"].verdict) == ("miss", "hit")
+    assert (found["iotlb strict@5"].verdict, found["l3 strict@40"].verdict) == ("miss", "fitted")
     assert found["iotlb strict@5"].error == pytest.approx(1 / 1.3 - 1)
     # A published 0 has no error, and is missed by a computed 1.
     assert (found["l1 F&S@5"].error, found["l1 F&S@5"].verdict) == (None, "miss")

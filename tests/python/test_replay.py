@@ -158,6 +158,27 @@ def small_lists(sizes: Sequence[int], **fields: int) -> Recording:
     return made
 
 
+@pytest.mark.parametrize(
+    ("frees", "ranges", "page", "domain"),
+    [
+        (False, (), 0, 1),
+        (False, ("5+1",), 1, 0),
+        (False, ("5+1", "128+64"), 2, 0),
+        (False, (f"0+{2**18}", f"{2**18}+{2**18 + 1}"), 1, 1),
+        # The driver frees tables with a range's command, and several ranges do not cover what led to the tables.
+        (True, (), 1, 1),
+        (True, ("512+512",), 1, 0),
+        (True, ("512+512", "5+1"), 1, 1),
+    ],
+)
+def test_commands_are_counted_as_the_module_counts_them(
+    frees: bool, ranges: tuple[str, ...], page: int, domain: int
+) -> None:
+    """As backend_invalidate() in kmod/domain/invalidate.c."""
+    done = subprocess.run([replay.commands(), str(int(frees)), *ranges], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(page), str(domain)]
+
+
 # -- times -----------------------------------------------------------------------------------------
 
 

@@ -476,14 +476,15 @@ static void command(const struct xs_range *range, bool hint)
 	}
 }
 
-void checks_invalidate(const struct xs_range *ranges, u32 asked, const struct xs_commands *sent)
+void checks_invalidate(const struct xs_range *ranges, u32 asked, u32 count,
+		       const struct xs_commands *sent)
 {
 	note(ranges, asked);
 	state.commands_page += sent->page;
 	state.commands_domain += sent->domain;
 	if (sent->domain)
 		tell(EV_COMMAND, 0, 0, 0, false);
-	for (u32 i = 0; i < asked && sent->page; i++)
+	for (u32 i = 0; i < count && sent->page; i++)
 		command(&ranges[i], !state.tables);
 	for (u32 i = 0; i < state.removed_count; i++) {
 		const struct xs_range *run = &state.removed[i];

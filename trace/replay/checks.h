@@ -85,8 +85,12 @@ void checks_remove(u64 page, u64 pages);
 /* The removal of pages from here on has freed page-table pages. */
 void checks_table_freed(u64 page);
 
-/* @asked: ranges that the engine asks for, 0: the domain. @sent: commands sent for them. */
-void checks_invalidate(const struct xs_range *ranges, u32 asked, const struct xs_commands *sent);
+/*
+ * @asked: ranges that the engine asks for, 0: the domain. @count: ranges that are sent, 0: the
+ * domain. @sent: commands sent for them.
+ */
+void checks_invalidate(const struct xs_range *ranges, u32 asked, u32 count,
+		       const struct xs_commands *sent);
 
 /* As flushed() of the backend's operations. */
 void checks_flushed(u32 cpu, u32 cause, u32 pages, u32 ranges, const struct xs_commands *sent,

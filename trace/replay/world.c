@@ -77,12 +77,15 @@ static void backend_invalidate(void *data, xs_gather_t *gather, const struct xs_
 
 	if (count > 1 && gather->frees)
 		count = 0;
-	if (!count)
-		now.domain = 1 + gather->frees;
+	if (!count) {
+		now.domain = 1;
+		/* The driver frees tables with the command of a range: kmod asks for one of a page. */
+		now.page = gather->frees;
+	}
 	for (u32 i = 0; i < count; i++)
 		world_count_range(ranges[i].page, ranges[i].pages, &now);
 	if (checks_are_on(world))
-		checks_invalidate(ranges, asked, &now);
+		checks_invalidate(ranges, asked, count, &now);
 	shadow_invalidate(&world->shadow, ranges, count);
 	shadow_check_flushed(&world->shadow);
 	gather->frees = false;

@@ -33,6 +33,14 @@ def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
     return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
 
 
+def commands(source_dir: Path = PROJECT) -> Path:
+    """world-commands: the world of a replay without a recording (tests/trace/world_commands.c)."""
+    found = (file for folder in (REPLAY, ENGINE, CHECKS) for file in (source_dir / folder).glob("*.c"))
+    files = [str(file.relative_to(source_dir)) for file in found if file.name not in ("main.c", "world.c")]
+    files = ["tests/trace/world_commands.c", *sorted(files)]
+    return trace.compiled("world-commands", files, (*FLAGS, "-O1"), parts=PARTS, source_dir=source_dir)
+
+
 def packaged() -> Path:
     """xsmmu-replay, a static program, as the package has it."""
     arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")

@@ -29,10 +29,11 @@ from tests.python.fake_kernel import (
 )
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
-from xsmmu import calibration, machine, module, native
+from xsmmu import calibration, machine, machine_file, model_files, module, native
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
+from xsmmu_lab.project import PROJECT
 
 FREE = "0000:07:00.0"
 """A device without a driver."""
@@ -522,3 +523,52 @@ def test_no_module(kernel: Kernel) -> None:
         shutil.rmtree(device / "xsmmu", ignore_errors=True)
         shutil.rmtree(kernel.sysfs / "module/xsmmu", ignore_errors=True)
     assert fails("bench", FREE).code == "no-module"
+
+
+# -- the file of a machine -------------------------------------------------------------------------
+
+MACHINE = PROJECT / "model/machines/xeon-25g.toml"
+
+
+def test_a_machine_s_file_gets_what_was_measured(kernel: Kernel, tmp_path: Path) -> None:
+    del kernel
+    file = tmp_path / "mine.toml"
+    file.write_text(MACHINE.read_text())
+    rows = {row["policy"]: row for row in json.loads(run("bench", FREE, "--rounds", "1", "-o", "json"))["ranking"]}
+    run("bench", FREE, "--rounds", "1", "--machine", str(file))
+    found = model_files.described(file, "machine", model_files.parameters())
+    given = found.given
+    lazy, strict = rows["kernel-lazy"], rows["kernel-strict"]
+    assert given["kernel_map_ns"].value == round(lazy["map_ns"]["median"])
+    assert given["kernel_unmap_ns"].value == round(lazy["unmap_ns"]["median"])
+    assert given["engine_map_ns"].value == round(rows["lazy"]["map_ns"]["median"])
+    wait = strict["unmap_ns"]["median"] - lazy["unmap_ns"]["median"]
+    assert given["command_wait_ns"].value == max(0, round(wait))
+    assert (given["cores"].value, given["cores"].how) == (os.cpu_count(), "measured")
+    assert given["command_wait_ns"].range is None and given["command_wait_ns"].source.startswith(f"xsmmu bench {FREE}")
+    before, after = MACHINE.read_text().splitlines(), file.read_text().splitlines()
+    changed = [old.split()[0] for old, new in zip(before, after, strict=True) if old != new]
+    assert {*changed} <= {*(name for name, *_ in machine_file._TIMES), "cores", "command_wait_ns"}
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_machine_s_file_is_checked_first(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    words = ("bench", FREE, "--machine", str(file))
+    assert "mine.toml does not exist: copy a machine to begin with" in fails(*words).message
+    file.write_text('kind = "workload"\n')
+    assert "a machine is needed here" in fails(*words).message
+    assert "--machine needs the costs of whole pages" in fails(*words, "--bytes", "64").message
+
+
+def test_what_was_not_measured_stays(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('kind = "machine"\n[parameters]\n')
+    row = {"policy": "lazy", "map_ns": {"median": 50.4}, "unmap_ns": {"median": 60.6}}
+    assert machine_file.fill(file, 4, [row], "eth1") == ["cores", "engine_map_ns", "engine_unmap_ns"]
+    given = model_files.described(file, "machine", model_files.parameters(), whole=False).given
+    assert {name: each.value for name, each in given.items()} == {
+        "cores": 4,
+        "engine_map_ns": 50,
+        "engine_unmap_ns": 61,
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -23,6 +24,7 @@ from xsmmu import (
     interfaces,
     kernel,
     machine,
+    machine_file,
     modes,
     module,
     output,
@@ -324,6 +326,13 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
     help="Number of measurements of each policy.",
 )
 @click.option("--save", is_flag=True, help="Save the costs for the estimates of doctor --sample and top.")
+@click.option(
+    "--machine",
+    "described",
+    metavar="M.toml",
+    type=click.Path(path_type=Path),
+    help="Write the times into this machine's file, for xsmmu predict.",
+)
 @click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group during the measurement.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the steps; change nothing.")
 @click.option("--force", is_flag=True, help="Unbind even a disk in use or the network path to this machine.")
@@ -335,6 +344,7 @@ def bench(
     size: int,
     rounds: int,
     save: bool,
+    described: Path | None,
     rebind: bool,
     dry_run: bool,
     force: bool,
@@ -354,11 +364,11 @@ def bench(
       xsmmu bench 0000:03:00.0 --save
       xsmmu bench eth1 --rebind --policies kernel-strict,strict,fused
       xsmmu bench eth1 --rebind --bytes 256 --policies strict,copy
+      xsmmu bench 0000:03:00.0 --machine my-server.toml
       xsmmu bench eth1 --rebind --ring 1024 --rounds 20 -o json > bench.json
     """
     found = binding.chosen_by(machine.find(device))
-    if save and size != PAGE_BYTES:
-        raise UserError("--save needs the costs of whole pages: leave out --bytes", code="usage")
+    _check_outputs(save, described, size)
     with workload.one_at_a_time(found):
         asked = _policies(found, policies)
         if not dry_run and workload.release_left(found):
@@ -396,6 +406,9 @@ def bench(
         # Saving comes first: the reader of standard output may close the pipe.
         if save:
             _save(about, ranking, rows)
+        if described:
+            names = machine_file.fill(described, setup.cpus, ranking, found.address)
+            click.echo(f"{described}: {', '.join(names)}", err=True)
     finally:
         if form == "table":
             _print(setup, ranking)
@@ -405,6 +418,15 @@ def bench(
             output.emit(form, "bench", "ranking", ranking, **about, rows=rows)
     if save and form == "table":
         click.echo(f"saved: {calibration.file()}")
+
+
+def _check_outputs(save: bool, described: Path | None, size: int) -> None:
+    """Before anything is measured."""
+    if (save or described) and size != PAGE_BYTES:
+        option = "--save" if save else "--machine"
+        raise UserError(f"{option} needs the costs of whole pages: leave out --bytes", code="usage")
+    if described:
+        machine_file.check(described)
 
 
 def _save(about: Mapping[str, Any], ranking: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> None:

@@ -95,8 +95,28 @@ static void tell_mapped(const struct sim_mapping *mapping, u32 page, u32 part)
 	driver_tell_mapped(page, mapping->part_pages[part], mapping->memory[part], mapping->prot);
 }
 
+/*
+ * A mapping that is unmapped twice. No map begins meanwhile: the late unmap would undo a new
+ * mapping at the same IOVAs, and no engine can tell the two apart. The later of the two calls
+ * reports the unmap.
+ */
+static struct {
+	struct sim_mapping mapping;
+	bool running;
+	bool now;
+	u32 serial;
+	u32 callers;
+	u32 inside;
+	u32 warnings;
+	u32 winner;
+	bool reused;	/* a map has got IOVAs of @mapping */
+} twice;
+
 void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved)
 {
+	u32 of = sim_page_of(twice.mapping.iova);
+
+	twice.reused |= page < of + twice.mapping.pages && of < page + pages;
 	sim_me->handed_page = page;
 	sim_event(EV_HANDED, sim_cpu_now(), page, pages, last == ~0ULL ? ~0u : sim_page_of(last),
 		  reserved);
@@ -358,21 +378,6 @@ bool driver_map(u32 pages, u64 last)
 }
 
 /* ---- unmap ---- */
-
-/*
- * Nothing is mapped meanwhile: the late unmap would undo a new mapping at the same IOVAs, and
- * no engine can tell the two apart. The later of the two calls reports the unmap.
- */
-static struct {
-	struct sim_mapping mapping;
-	bool running;
-	bool now;
-	u32 serial;
-	u32 callers;
-	u32 inside;
-	u32 warnings;
-	u32 winner;
-} twice;
 
 /*
  * Returns UNMAP_HOLDABLE if the memory can be held now and could be held at the map; UNMAP_MANY
@@ -737,15 +742,24 @@ static void twice_call(void)
 }
 
 /*
- * All calls have returned. A further call finds the mapping unmapped, and flushes what is
- * deferred.
+ * A further call finds the mapping unmapped, and flushes what is deferred. It runs alone: a map
+ * meanwhile could get the IOVAs.
  */
+static bool twice_again(void)
+{
+	if (twice.reused || sim.calls || sim.calm || sim_draw(2))
+		return false;
+	sim.calm = true;
+	twice_call();
+	sim.calm = false;
+	return true;
+}
+
+/* All calls have returned. */
 static void twice_end(void)
 {
-	bool again = sim_draw(2);
+	bool again = twice_again();
 
-	if (again)
-		twice_call();
 	if (twice.warnings != twice.callers - 1)
 		sim_fail("accounts", "of %u unmaps of one mapping %u have not got it", twice.callers,
 			 twice.warnings);
@@ -779,6 +793,7 @@ void driver_unmap_twice(void)
 	}
 	twice.running = true;
 	twice.now = sim_draw(2);
+	twice.reused = false;
 	twice.callers = 0;
 	twice.inside = 0;
 	twice.warnings = 0;

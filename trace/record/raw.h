@@ -48,9 +48,9 @@ struct raw_event {
  * @map_bytes: sum of their sizes
  * @unmaps: calls seen by the tracepoint iommu:unmap
  * @unmap_bytes: sum of their sizes
- * @sum: bytes of the list that is being walked
+ * @sum: bytes of the list that is being walked: [0], or [1] if its entries are recorded
  * @pages: pages of its entries
- * @in_list: whether a list is being walked
+ * @in_list: whether such a list is being walked
  */
 struct raw_cpu {
 	unsigned long long lost;
@@ -59,9 +59,9 @@ struct raw_cpu {
 	unsigned long long map_bytes;
 	unsigned long long unmaps;
 	unsigned long long unmap_bytes;
-	unsigned long long sum;
-	unsigned long long pages;
-	unsigned long long in_list;
+	unsigned long long sum[2];
+	unsigned long long pages[2];
+	unsigned long long in_list[2];
 } __attribute__((aligned(128)));
 
 /**

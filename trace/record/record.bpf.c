@@ -385,12 +385,14 @@ static __always_inline void emit_entry(const struct walk *walk, const u64 *sg, u
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void add_up(struct raw_cpu *cpu, u64 offset, u64 bytes)
+static __always_inline void add_up(const struct walk *walk, u64 offset, u64 bytes)
 {
+	struct raw_cpu *cpu = &cpus[walk->cpu & (RAW_CPUS - 1)];
 	u64 mask = (1ull << page_shift) - 1;
+	u32 each = walk->each & 1;
 
-	cpu->sum += bytes;
-	cpu->pages += ((offset & mask) + bytes + mask) >> page_shift;
+	cpu->sum[each] += bytes;
+	cpu->pages[each] += ((offset & mask) + bytes + mask) >> page_shift;
 }
 
 static long walk_entry(u32 index, struct walk *walk)
@@ -405,8 +407,7 @@ static long walk_entry(u32 index, struct walk *walk)
 		at = SG_FIELD(u64, sg, page_link) & ~(SG_CHAIN | SG_END);
 		bpf_probe_read_kernel(sg, bpf_core_type_size(struct scatterlist), (const void *)at);
 	}
-	add_up(&cpus[walk->cpu & (RAW_CPUS - 1)], SG_FIELD(u32, sg, offset),
-	       SG_FIELD(u32, sg, length));
+	add_up(walk, SG_FIELD(u32, sg, offset), SG_FIELD(u32, sg, length));
 	if (walk->each)
 		emit_entry(walk, sg, index);
 	walk->sg = at + bpf_core_type_size(struct scatterlist);
@@ -425,12 +426,14 @@ static __always_inline u64 first_iova(u64 sg)
 
 /*
  * Records a list, and its entries if it was mapped. The place of the list's own event is taken
- * first, so it is before its entries, and completed when their sum is known. A list in an interrupt
- * during a walk is counted as lost: its entries could not be told from the others'.
+ * first, so it is before its entries, and completed when their sum is known. An interrupt during a
+ * walk may unmap lists, but a list that it maps is counted as lost: its entries could not be told
+ * from the others'.
  */
 static __always_inline void record_list(int device, u64 sg, u32 entries, u8 kind, u8 flags,
 					u32 mapped)
 {
+	u32 each = kind == TRACE_MAP_LIST;
 	struct walk walk = {
 		.sg = sg,
 		.ns = bpf_ktime_get_ns(),
@@ -438,19 +441,19 @@ static __always_inline void record_list(int device, u64 sg, u32 entries, u8 kind
 		.mapped = mapped,
 		.device = device,
 		.flags = flags,
-		.each = kind == TRACE_MAP_LIST,
+		.each = each,
 	};
 	struct raw_cpu *cpu = &cpus[walk.cpu & (RAW_CPUS - 1)];
 	u64 iova = first_iova(sg);
 	struct raw_event *event;
 
-	if (__sync_lock_test_and_set(&cpu->in_list, 1)) {
-		lose(walk.cpu, walk.ns, walk.each ? 1 + entries : 1);
+	if (__sync_lock_test_and_set(&cpu->in_list[each], 1)) {
+		lose(walk.cpu, walk.ns, each ? 1 + entries : 1);
 		return;
 	}
-	cpu->sum = 0;
-	cpu->pages = 0;
-	event = begin(walk.cpu, walk.ns, walk.each ? 1 + entries : 1);
+	cpu->sum[each] = 0;
+	cpu->pages[each] = 0;
+	event = begin(walk.cpu, walk.ns, each ? 1 + entries : 1);
 	if (event) {
 		event->ns = walk.ns;
 		event->iova = flags & TRACE_FAILED ? 0 : iova;
@@ -459,11 +462,11 @@ static __always_inline void record_list(int device, u64 sg, u32 entries, u8 kind
 		event->kind = kind;
 		event->flags = flags;
 		bpf_loop(entries, walk_entry, &walk, 0);
-		event->bytes = cpu->sum;
-		event->phys = cpu->pages;
+		event->bytes = cpu->sum[each];
+		event->phys = cpu->pages[each];
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	}
-	cpu->in_list = 0;
+	cpu->in_list[each] = 0;
 }
 
 static __always_inline u64 list_of(u64 table)

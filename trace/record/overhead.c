@@ -126,11 +126,14 @@ void overhead_free(struct overhead *overhead)
 	free(overhead);
 }
 
+/* The kernel counts busy CPUs by ticks, and may miss some of the time that was used. */
 static double share(double used_ns, double busy, double elapsed_ns)
 {
-	double least = elapsed_ns * BUSY_MIN;
-
-	return elapsed_ns > 0 ? used_ns / (busy > least ? busy : least) : 0;
+	if (busy < elapsed_ns * BUSY_MIN)
+		busy = elapsed_ns * BUSY_MIN;
+	if (busy < used_ns)
+		busy = used_ns;
+	return elapsed_ns > 0 ? used_ns / busy : 0;
 }
 
 /* Adds what the programs have used since the last sample, scaled by the part that was measured. */

@@ -93,6 +93,9 @@ def test_all_that_was_published_as_a_statement_is_in_the_list() -> None:
     for name in ("older", "identity", "claim-d-mapsync"):
         for claim in experiment.load(name).claims:
             assert {each.says for each in claim.statements} <= used, name
+    said = {(each.model.table, each.model.statement) for each in LIST.statement if each.model}
+    for name in ("fands-xsmmu", "fs-flows", "fs-ablation", "map-sync", "large-pages", "reported"):
+        assert {(name, each.says) for each in TABLES[name].statements} <= said, name
     protocols = {each.protocols for each in LIST.statement}
     assert {each.says for each in guest_claims.decide()} <= protocols
     assert {each.says for each in of_allocators.STATEMENTS if each.source == of_allocators.STUDY} <= {

@@ -43,6 +43,7 @@ COUNTS: Final = ("request", "kick", "exit", "user", "copy")
 
 def gathered(gatherer: Gatherer) -> Evidence:
     """All evidence."""
+    gatherer.announce()
     return dataclasses.replace(
         gatherer.model(),
         protocols=guest_claims.decide(),

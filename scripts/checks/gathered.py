@@ -57,12 +57,18 @@ class Gatherer:
 
     def lab(self) -> dict[str, Ran | Missing]:
         """The claims of all experiments."""
-        kept = {name: self.kept(name) for name in self.experiments()}
-        todo = [name for name, ran in kept.items() if ran is None]
+        return {name: self.kept(name) or self.ran(name) for name in self.experiments()}
+
+    def announce(self) -> None:
+        """What will be run."""
+        names = self.experiments()
+        todo = [name for name in names if self.kept(name) is None]
         if not self.quick:
-            left = f"to run: {', '.join(todo)}" if todo else "all with results of this commit"
-            self.say(f"claims: {len(kept)} experiments, {left}")
-        return {name: ran or self.ran(name) for name, ran in kept.items()}
+            left = f"{len(todo)} to run ({', '.join(todo)})" if todo else "all with results of this commit"
+            self.say(
+                f"claims: {len(self.list.statement)} statements; points of the model and allocators without results"
+                f" first, then {len(names)} experiments, {left}; the same command continues after a stop"
+            )
 
     def kept(self, name: str) -> Ran | None:
         """The newest results of an experiment that count, if they have what its claims compare."""

@@ -352,6 +352,29 @@ def test_a_failed_run_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mine.failures == ["no guest boots"]
 
 
+def test_of_the_comparison_of_all_policies_a_part_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[the_run.Options] = []
+    made = fake_summary("compare", "new", random.Random(1))
+    monkeypatch.setattr(the_run, "run", lambda options, _: asked.append(options))
+    monkeypatch.setattr(gathered, "summaries", lambda _: iter([made]))
+    found = gatherer(quick=False).ran("compare")
+    assert isinstance(found, Ran) and len(found.claims) == len(LIST.of["compare"])
+    (options,) = asked
+    assert {*options.policies} == {"passthrough", "kernel-strict", "xsmmu", "copy"}
+    assert "net-pps/e1000e-rx" in options.workloads and len(options.workloads) == 4
+    gatherer(quick=False).ran("older")
+    assert (asked[1].workloads, asked[1].policies) == ((), ())
+
+
+def test_what_will_be_run_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathered, "summaries", lambda _: iter([]))
+    mine = gatherer(quick=False)
+    mine.announce()
+    said = mine.console.file.getvalue()  # type: ignore[attr-defined]
+    names = ", ".join(mine.experiments())
+    assert f"{len(mine.experiments())} experiments, {len(mine.experiments())} to run ({names})" in said
+
+
 # -- the command -----------------------------------------------------------------------------------
 
 

@@ -147,6 +147,11 @@ def test_unknown_names_list_the_valid_ones(policies: tuple[str, ...], workloads:
         experiment.choose(experiment.load("compare"), policies, workloads, quick=False, kernel="6.12")
 
 
+def test_claims_are_a_command_of_their_own() -> None:
+    with pytest.raises(UserError, match="use make lab EXPERIMENT=claims"):
+        experiment.load("claims")
+
+
 def test_an_unknown_experiment_lists_the_valid_ones() -> None:
     with pytest.raises(UserError, match=r"unknown experiment 'comparison': choose from .*compare"):
         experiment.load("comparison")

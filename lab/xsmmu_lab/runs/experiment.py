@@ -28,6 +28,8 @@ from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 from xsmmu_lab.vm.machine import DEVICES, Mode
 
 FOLDER = LAB / "experiments"
+CLAIMS = "claims"
+"""Decided by experiments and other evidence (scripts/checks/claims.py)."""
 
 BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 """The kernel's own modes."""
@@ -232,6 +234,8 @@ def load(name: str, folder: Path = FOLDER, iommu: str = DEFAULT_IOMMU) -> Experi
     """Read an experiment by name. Guests without an IOMMU in the file get `iommu`."""
     if iommu not in IOMMUS:
         raise unknown_name("IOMMU", iommu, IOMMUS)
+    if name == CLAIMS:
+        raise UserError("claims is no experiment of guests alone: use make lab EXPERIMENT=claims", code="usage")
     if name not in names(folder):
         raise unknown_name("experiment", name, names(folder))
     path = folder / f"{name}.toml"

@@ -105,11 +105,9 @@ module() {
 }
 
 trace() {
-	for each in record replay; do
-		[ ! -e "trace/$each/xsmmu-$each" ] ||
-			copy_as "trace/$each/xsmmu-$each" "$prefix/libexec/xsmmu/xsmmu-$each" 755
+	for each in trace/record/xsmmu-record trace/replay/xsmmu-replay trace/replay/xsmmu-replay-lines model/xsmmu-model; do
+		[ ! -e "$each" ] || copy_as "$each" "$prefix/libexec/xsmmu/${each##*/}" 755
 	done
-	[ ! -e model/xsmmu-model ] || copy_as model/xsmmu-model "$prefix/libexec/xsmmu/xsmmu-model" 755
 }
 
 uninstall() {

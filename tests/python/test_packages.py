@@ -233,7 +233,12 @@ def test_a_program_of_recordings_runs_alone(tmp_path: Path, name: str, said: str
     result = subprocess.run([program], capture_output=True, text=True, check=False, env={})
     assert result.returncode == 2
     assert result.stderr.startswith(f"{name}: {said}")
-    assert {path.name for path in program.parent.iterdir()} == {"xsmmu-record", "xsmmu-replay", "xsmmu-model"}
+    assert {path.name for path in program.parent.iterdir()} == {
+        "xsmmu-record",
+        "xsmmu-replay",
+        "xsmmu-replay-lines",
+        "xsmmu-model",
+    }
 
 
 def test_the_replayer_replays_alone(tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ WAITING: Final = ("xsmmu", "fused", "fused-identity", "fands")
 AWARE: Final = "+aware"
 """Behind the name of such a policy in --policy: only as if the driver were batch-aware."""
 PROGRAM: Final = "xsmmu-replay"
+COUNTING: Final = "xsmmu-replay-lines"
+"""The program that counts transfers of lines."""
+COUNTED: Final = 1_000_000
+"""Events of which it counts, the first of a recording."""
 BROKEN, USAGE, FILE = 1, 2, 3
 """Exit statuses of the program."""
 
@@ -41,6 +45,8 @@ class Unit:
     policy: str
     aware: bool
     check: bool = False
+    counts: bool = False
+    """Also count transfers of lines, which the kernel's modes do not have."""
 
     @property
     def name(self) -> str:
@@ -57,10 +63,16 @@ class Unit:
         checks = ["--check", "0"] if self.check and self.policy not in KERNEL else []
         return ["--policy", self.policy, *(["--aware"] if self.aware else []), *checks]
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether transfers of lines are counted."""
+        return self.counts and self.policy not in KERNEL
 
-def key_of(unit: Unit, recording: str, tool: str) -> str:
-    """Name of the unit's output file; `recording` and `tool` are hashes of the file and of the program."""
-    return units.hash_of(recording, tool, *unit.words())
+
+def key_of(unit: Unit, recording: str, tool: str, counting: str = "") -> str:
+    """Name of the unit's output file; of hashes of the file, of the program, and of the one that counts."""
+    counts = [counting, str(COUNTED)] if unit.is_counted else []
+    return units.hash_of(recording, tool, *unit.words(), *counts)
 
 
 class Runner(units.Runner):
@@ -72,14 +84,25 @@ class Runner(units.Runner):
 
     def run(self, unit: Unit, progress: units.Progress) -> Result:
         """The figures of a unit; `progress` gets the number of events so far."""
-        argv = [str(self.tool), str(unit.file), *unit.words(), "--progress"]
-        status, text, lines = self._processes.run(argv, progress)
+        found = self._figures(unit, self.tool, ("--progress",), progress)
+        if unit.is_counted:
+            counted = self._figures(unit, counting_tool(self.tool), ("--counts", str(COUNTED)), progress)
+            found["lines"] = counted["lines"]
+        return found
+
+    def _figures(self, unit: Unit, tool: Path, words: Sequence[str], progress: units.Progress) -> Result:
+        status, text, lines = self._processes.run([str(tool), str(unit.file), *unit.words(), *words], progress)
         # The result would be kept under the hash of another content.
         if units.stamp(unit.file) != self._stamps[unit.file]:
             raise UserError(f"{unit.file} changed while it was replayed: replay it when it is complete", code="no-file")
         if status:
             raise _failed(unit, status, lines)
         return _figures(text)
+
+
+def counting_tool(tool: Path) -> Path:
+    """The program that counts, which is beside the other."""
+    return tool.with_name(COUNTING)
 
 
 _SAME_VERSION: Final = f"install xsmmu and {programs.PACKAGE} of the same version"
@@ -122,7 +145,11 @@ def keys_of(wanted: Sequence[Unit], tool: Path) -> dict[Unit, str]:
     files = dict.fromkeys(unit.file for unit in wanted)
     hashes = {file: units.digest(file, "a recording of xsmmu record") for file in files}
     program = units.digest(tool, "a program")
-    return {unit: key_of(unit, hashes[unit.file], program) for unit in wanted}
+    # Beside a program of an older version there is none.
+    counting = ""
+    if any(unit.is_counted for unit in wanted):
+        counting = units.digest(counting_tool(tool), f"{PROGRAM} and {COUNTING} of {programs.PACKAGE}")
+    return {unit: key_of(unit, hashes[unit.file], program, counting) for unit in wanted}
 
 
 def replay_all(wanted: Sequence[Unit], cache: Cache, jobs: int, tool: Path) -> dict[Unit, Result]:
@@ -140,7 +167,9 @@ def replay_on(address: str, wanted: Sequence[Unit], cache: Cache, tool: Path) ->
 # -- the command -----------------------------------------------------------------------------------
 
 
-def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool, check: bool = False) -> list[Unit]:
+def units_of(
+    recordings: Iterable[Path], names: Sequence[str], aware: bool, check: bool = False, counts: bool = False
+) -> list[Unit]:
     """All units, in the order of the table."""
     wanted: list[tuple[str, bool]] = []
     for name in names:
@@ -152,13 +181,14 @@ def units_of(recordings: Iterable[Path], names: Sequence[str], aware: bool, chec
         wanted.append((policy, name != policy))
         if aware and policy in WAITING:
             wanted.append((policy, True))
-    return [Unit(file, *each, check) for file in recordings for each in dict.fromkeys(wanted)]
+    return [Unit(file, *each, check, counts) for file in recordings for each in dict.fromkeys(wanted)]
 
 
 def words_of(unit: Unit, cache: Path) -> list[str]:
     """The command of a unit, which fills the cache from any folder."""
     words = ["xsmmu", "replay", str(unit.file.absolute()), "--policy", unit.word]
-    return [*words, *["--check"] * unit.check, "--cache", str(cache.absolute()), "--jobs", "1"]
+    words += [*["--check"] * unit.check, *["--counts"] * unit.counts]
+    return [*words, "--cache", str(cache.absolute()), "--jobs", "1"]
 
 
 def commands(wanted: Iterable[Unit], cache: Path, form: str) -> Iterator[str]:
@@ -177,6 +207,7 @@ def cache_folder() -> Path:
 @click.option("--policy", "policies", metavar="LIST", default=DEFAULT, show_default=True, help="Policies and modes.")
 @click.option("--aware", is_flag=True, help="Also replay as if the drivers were batch-aware, where it matters.")
 @click.option("--check", is_flag=True, help="Have the module's own checkers watch the first device; half as fast.")
+@click.option("--counts", is_flag=True, help="Count transfers of lines between CPUs, in the first million events.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Replays at the same time; default: CPUs.")
 @click.option("--cache", "folder", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Also write a page: a picture, table and notes.")
@@ -190,6 +221,7 @@ def replay(
     policies: str,
     aware: bool,
     check: bool,
+    counts: bool,
     jobs: int | None,
     folder: Path | None,
     page: Path | None,
@@ -217,7 +249,7 @@ def replay(
       xsmmu replay *.xsr --cache /shared/replays --print slurm | sh
       xsmmu replay *.xsr --cache /shared/replays --dask tcp://head:8786
     """
-    wanted = units_of(recordings, [name for name in policies.split(",") if name], aware, check)
+    wanted = units_of(recordings, [name for name in policies.split(",") if name], aware, check, counts)
     if not wanted:
         raise UserError("--policy names no policy: name at least one", code="usage")
     if printed:

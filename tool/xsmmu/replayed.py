@@ -51,6 +51,15 @@ def row(result: Result) -> list[str]:
     ]
 
 
+LINES: Final = "LINES/PAGE"
+"""Column of transfers of cache lines, with --counts."""
+
+
+def transfers(result: Result) -> str:
+    """Transfers of lines between CPUs for each page unmapped; the kernel's modes have none."""
+    return ratio(result["lines"]["transfers_per_page_unmapped"]) if "lines" in result else "-"
+
+
 def traffic(result: Result) -> str:
     """What the recording has."""
     return (
@@ -119,6 +128,9 @@ def print_tables(results: Iterable[Result]) -> None:
         if number:
             click.echo()
         click.echo(f"{file}: {traffic(mine[0])}")
-        output.table(COLUMNS, [row(result) for result in mine])
+        if any("lines" in result for result in mine):
+            output.table([*COLUMNS, LINES], [[*row(result), transfers(result)] for result in mine])
+        else:
+            output.table(COLUMNS, [row(result) for result in mine])
         for note in notes(mine):
             click.echo(f"note: {note}")

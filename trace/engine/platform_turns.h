@@ -76,6 +76,13 @@ typedef struct {
 	bool frees;
 } xs_gather_t;
 
+/* In a program that counts accesses to lines, a request of the line. */
+#ifdef __SANITIZE_THREAD__
+void scale_prefetchw(const void *at);
+
+#define xs_prefetchw(p)		scale_prefetchw(p)
+#endif
+
 #define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
 
 /* Memory has no contents. */

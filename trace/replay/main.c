@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "count.h"
 #include "driver.h"
 #include "memory.h"
 #include "replay.h"
@@ -77,8 +78,8 @@ void replay_stop(const char *format, ...)
 
 enum word {
 	WORD_POLICY = 256, WORD_AWARE, WORD_GAP, WORD_CPUS, WORD_HZ, WORD_MEMORY, WORD_RAW,
-	WORD_PROGRESS, WORD_CHECK, WORD_REPEAT, WORD_WINDOW, WORD_BATCH, WORD_RANGES, WORD_COPY,
-	WORD_POOL, WORD_HELP,
+	WORD_PROGRESS, WORD_CHECK, WORD_COUNTS, WORD_REPEAT, WORD_WINDOW, WORD_BATCH, WORD_RANGES,
+	WORD_COPY, WORD_POOL, WORD_HELP,
 };
 
 static const struct option words[] = {
@@ -91,6 +92,7 @@ static const struct option words[] = {
 	{ "raw", no_argument, NULL, WORD_RAW },
 	{ "progress", no_argument, NULL, WORD_PROGRESS },
 	{ "check", required_argument, NULL, WORD_CHECK },
+	{ "counts", required_argument, NULL, WORD_COUNTS },
 	{ "repeat", required_argument, NULL, WORD_REPEAT },
 	{ "window-us", required_argument, NULL, WORD_WINDOW },
 	{ "batch-pages", required_argument, NULL, WORD_BATCH },
@@ -114,6 +116,7 @@ static const char help[] =
 	"  --window-us N, --batch-pages N, --range-commands-max N, --copy-bytes N, --pool-mib N\n"
 	"                           tunables of the policy\n"
 	"  --check N                have the checkers of sim/check watch the engine of device N\n"
+	"  --counts N               of xsmmu-replay-lines: replay N events, and count transfers of lines\n"
 	"  --repeat N               replay N times in a row, each time at other addresses\n"
 	"  --progress               print the number of events to standard error\n"
 	"Status: 0; 1 if an invariant is broken; 2 for wrong arguments; 3 if the file cannot be read.\n";
@@ -192,6 +195,8 @@ static void set_option(enum word word, const char *name, const char *value)
 		shows_progress = true;
 	else if (word == WORD_CHECK)
 		options->check = (u32)value_of(name, value, 0, REPLAY_DEVICES - 1);
+	else if (word == WORD_COUNTS)
+		options->counts = value_of(name, value, 1, 1ULL << 32);
 	else if (word == WORD_REPEAT)
 		options->repeat = value_of(name, value, 1, 1u << 31);
 	else if (word == WORD_GAP)
@@ -228,6 +233,8 @@ static void parse(int count, char **arguments)
 		wrong("the kernel's modes have no batch-aware drivers");
 	if (replay.options.check < REPLAY_DEVICES && !replay.options.policy)
 		wrong("--check is for policies, as the kernel's modes have no engine");
+	if (replay.options.counts && (!replay.options.policy || !count_can))
+		wrong("--counts is for policies, and for the program xsmmu-replay-lines");
 	replay.options.file = arguments[optind];
 	replay.options.tuning.batch_aware = replay.options.aware;
 }
@@ -343,9 +350,13 @@ static void play(struct trace_reader *reader, u64 pass)
 	while (trace_next(reader, &event)) {
 		if (pass)
 			shift(&event, pass, begin_ns);
+		if (replay.options.counts && replay.number == replay.options.counts)
+			return;
 		replay.event = event;
 		replay.number++;
+		count_begin();
 		driver_event(&event);
+		count_end();
 		if (shows_progress && !(replay.number & (PROGRESS_EVENTS - 1)))
 			fprintf(stderr, "events %llu\n", (unsigned long long)replay.number);
 	}
@@ -406,6 +417,7 @@ int main(int count, char **arguments)
 	reader = open_file();
 	read_header(trace_header(reader));
 	read_groups(trace_header(reader));
+	count_init();
 	memory_init();
 	driver_init();
 	began = now_s();

@@ -33,6 +33,7 @@ enum { STATUS_BROKEN = 1, STATUS_USAGE = 2, STATUS_FILE = 3 };
  * @memory_pages: end of the recorded machine's memory, in pages
  * @repeat:	how often the recording is replayed
  * @check:	device whose engine the checkers of sim/check watch; REPLAY_DEVICES: none
+ * @counts:	replay so many events, and count transfers of lines; 0: all events, without counts
  * @unheld_known: the recording names the memory that the module cannot hold
  */
 struct replay_options {
@@ -49,6 +50,7 @@ struct replay_options {
 	u64 memory_pages;
 	u64 repeat;
 	u32 check;
+	u64 counts;
 	bool unheld_known;
 };
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "checks.h"
+#include "count.h"
 #include "json.h"
 #include "replay.h"
 #include "report.h"
@@ -226,6 +227,8 @@ void report_print(const char *header, const struct trace_damage *damage, u64 liv
 	json_number("lost_events", tally.lost);
 	json_close();
 	print_checks();
+	if (replay.options.counts)
+		count_print();
 	json_open("rate");
 	fraction("cpu_seconds", seconds);
 	fraction("events_per_second", seconds > 0 ? (double)replay.number / seconds : 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checks.h"
+#include "count.h"
 #include "kernel.h"
 #include "memory.h"
 #include "path.h"
@@ -79,7 +80,7 @@ static void backend_invalidate(void *data, xs_gather_t *gather, const struct xs_
 		count = 0;
 	if (!count) {
 		now.domain = 1;
-		/* The driver frees tables with the command of a range: kmod asks for one of a page. */
+		/* The driver frees tables with a range's command: kmod asks for that of a page. */
 		now.page = gather->frees;
 	}
 	for (u32 i = 0; i < count; i++)
@@ -126,24 +127,26 @@ static void backend_deferred(void *data, u32 cpu, bool arm, u64 deadline_ns)
 
 static void *backend_alloc(void *data, size_t bytes, u32 cpu, bool atomic)
 {
-	void *memory = NULL;
+	void *memory;
 
 	(void)data;
 	(void)cpu;
 	(void)atomic;
 	bytes = (bytes + 63) & ~(size_t)63;
-	if (posix_memalign(&memory, 64, bytes))
-		return NULL;
-	gauge_add(&tally.bytes, (s64)bytes);
-	return memset(memory, 0, bytes);
+	memory = count_alloc(bytes);
+	if (memory)
+		gauge_add(&tally.bytes, (s64)bytes);
+	return memory;
 }
 
 static void backend_free(void *data, void *memory, size_t bytes)
 {
 	(void)data;
-	if (memory)
-		gauge_add(&tally.bytes, -(s64)((bytes + 63) & ~(size_t)63));
-	free(memory);
+	if (!memory)
+		return;
+	bytes = (bytes + 63) & ~(size_t)63;
+	gauge_add(&tally.bytes, -(s64)bytes);
+	count_free(memory, bytes);
 }
 
 /* Calls never interrupt each other here. */

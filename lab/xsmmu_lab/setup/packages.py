@@ -37,6 +37,7 @@ def files() -> dict[str, bytes]:
     found = {name: (PROJECT / name).read_bytes() for name in _tracked()}
     found["trace/record/xsmmu-record"] = trace.recorder().read_bytes()
     found["trace/replay/xsmmu-replay"] = replay.packaged().read_bytes()
+    found["trace/replay/xsmmu-replay-lines"] = replay.packaged_counting().read_bytes()
     found["model/xsmmu-model"] = model.packaged().read_bytes()
     debian = "tool/debian/"
     return found | {

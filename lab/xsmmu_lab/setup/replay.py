@@ -7,15 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from xsmmu_lab import scale
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, trace
 
 REPLAY: Final = "trace/replay"
 ENGINE: Final = "trace/engine"
 """The engine as one translation unit, and the kernel's model; xsmmu-model has both, too."""
+PATH: Final = f"{ENGINE}/path.c"
+COUNT: Final = "trace/count"
+LINES: Final = "xsmmu-replay-lines"
+"""The program that counts transfers of lines."""
 CHECKS: Final = "sim/check"
 SEEN: Final = (CHECKS, "sim/world/event.h", "sim/world/sim.h")
 """Of the simulated world, what a replay has."""
+COUNTED: Final = tuple(
+    f"sim/scale/{name}"
+    for name in ("arena.c", "arena.h", "hooks.c", "hooks.h", "line.c", "line.h", "platform_scale.h", "tally.h")
+)
+"""Of sim/scale, what trace/count has."""
 PARTS: Final = ("core", "trace", *SEEN, "tests/trace")
 FLAGS: Final = (
     *("-mpopcnt", "-Icore/include", "-Itrace/replay", "-Itrace/engine", '-DXS_PLATFORM="platform_turns.h"'),
@@ -33,6 +43,18 @@ def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
     return trace.compiled("xsmmu-replay", files, (*FLAGS, *flags), parts=PARTS, source_dir=source_dir)
 
 
+def counting(source_dir: Path = PROJECT) -> Path:
+    """xsmmu-replay-lines: the engine is an object of its own, with a call at each access to memory."""
+    flags = (*trace.FLAGS, *FLAGS, *scale.HOOKED, "-O2", "-fno-pie", "-r", "-nostdlib")
+    parts = (*PARTS, *COUNTED)
+    unit = build.userspace(trace.tools(), "path.o", [PATH], flags, source_dir, parts=parts, runs=False)
+    folders = (REPLAY, ENGINE, CHECKS, COUNT)
+    found = (str(file.relative_to(source_dir)) for folder in folders for file in (source_dir / folder).glob("*.c"))
+    files = sorted({*found} - {PATH, f"{REPLAY}/uncounted.c"})
+    libraries = (trace.tools().inside(unit),)
+    return trace.compiled(LINES, files, (*FLAGS, "-O2", "-no-pie"), parts, source_dir, libraries=libraries)
+
+
 def commands(source_dir: Path = PROJECT) -> Path:
     """world-commands: the world of a replay without a recording (tests/trace/world_commands.c)."""
     found = (file for folder in (REPLAY, ENGINE, CHECKS) for file in (source_dir / folder).glob("*.c"))
@@ -46,6 +68,13 @@ def packaged() -> Path:
     arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
     parts = (REPLAY, ENGINE, trace.FORMAT, "core", *SEEN)
     return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", parts, arguments)
+
+
+def packaged_counting() -> Path:
+    """xsmmu-replay-lines, a static program, as the package has it."""
+    arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
+    parts = (REPLAY, ENGINE, COUNT, trace.FORMAT, "core", *SEEN, *COUNTED)
+    return build.by_make(trace.tools(), REPLAY, LINES, parts, arguments)
 
 
 def writer() -> Path:

@@ -160,7 +160,10 @@ def lossy() -> Recording:
 @pytest.mark.parametrize(
     ("made", "head", "said"),
     [
-        (lossy(), header(INTEL), "17 events are lost, the first 0.0"),
+        (lossy(), header(INTEL), "17 events are lost 0.0"),
+        (receive(8, 1, 2, keep=True), header(INTEL, page_bytes="4K"), "pages of '4K' bytes"),
+        (receive(8, 1, 2, keep=True), {**HEADER, "devices": 5}, "no NIC and no disk"),
+        (receive(8, 1, 2, keep=True), {**HEADER, "devices": ["0x02"]}, "no NIC and no disk"),
         (receive(8, 1, 2, keep=True), header(), "no NIC and no disk: record NICs or disks"),
         (receive(8, 1, 2, keep=True), header(INTEL, DISK), "devices of several kinds"),
         (receive(8, 1, 2, keep=True), header(INTEL, page_bytes=65536), "pages of 65536 bytes: the model has pages of"),
@@ -181,10 +184,25 @@ def test_a_damaged_recording_is_refused(tmp_path: Path) -> None:
     text = bytearray((FOLDER / "nvme-fio-kernel.xsr").read_bytes())
     text[-2500] ^= 1
     file.write_bytes(text)
-    with pytest.raises(UserError, match="lost"):
+    with pytest.raises(UserError, match=r"a part is damaged|events are lost"):
         recorded.read(file)
     with pytest.raises(UserError, match="cannot read"):
         recorded.read(tmp_path / "none.xsr")
+
+
+def test_a_long_recording_is_derived_from_its_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "MOST_EVENTS", 1000)
+    file = receive(64, 2, 8, keep=True)
+    for number in range(10_000, 80_000):
+        file.poll(bytes=1, queue=100 + number % 2)
+    found = recorded.read(file.write(tmp_path / "a.xsr", header(INTEL)))
+    assert found.facts[-1] == "long: all is derived from the first 65,536 of 70,136 events"
+    late = lossy()
+    late.events[:0] = file.events
+    for number, event in enumerate(late.events):
+        event["ns"] = number
+    with pytest.raises(UserError, match="17 events are lost"):
+        recorded.read(late.write(tmp_path / "b.xsr", header(INTEL)))
 
 
 # -- the command -----------------------------------------------------------------------------------

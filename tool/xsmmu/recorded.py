@@ -34,6 +34,8 @@ ETHERNET: Final = 22
 LARGEST_BLOCK: Final = 131_072
 SENT: Final = 0.25
 """A machine sends if it sends more than this part of what it receives."""
+MOST_EVENTS: Final = 20_000_000
+"""Of which buffers are derived: they take 1.1 GB of memory."""
 CONTROL: Final = 512
 """Smaller buffers of disks are no data."""
 SEVERAL_PACKETS: Final = "0x15b3"
@@ -87,35 +89,59 @@ def read(file: Path) -> Recorded:
             f"cannot read {shown(str(file))} ({error.strerror}): name a recording", code="no-file"
         ) from None
     with recording:
-        parts = [*recording.events()]
+        kept, count, lost = _kept(recording)
         header, damage, summary = recording.header, recording.damage, recording.summary
-    events = np.concatenate(parts) if parts else np.zeros(0, list(trace.FIELDS))
-    _check(file, header, summary or {}, damage, events)
+    events = np.concatenate(kept) if kept else np.zeros(0, list(trace.FIELDS))
+    _check(file, header, events, lost or _losses(summary or {}, damage))
     found = Recorded(file, _device(file, header))
     seconds = max(int(events["ns"][-1]) - int(events["ns"][0]), 1) / 1e9
     right = events[(events["flags"] & FAILED) == 0]
     (_nic if found.device == NIC else _drives)(found, header, right, seconds)
+    if count > len(events):
+        found.facts.append(f"long: all is derived from the first {len(events):,} of {count:,} events")
     return found
 
 
-def _check(
-    file: Path, header: Mapping[str, Any], summary: Mapping[str, Any], damage: trace.Damage, events: Any
-) -> None:
-    where, again = shown(str(file)), "record again with a larger --ring-kib"
-    lost = events["kind"] == trace.LOST
-    if lost.any() or damage.blocks or damage.bytes or summary.get("lost"):
-        count = max(int(events["bytes"][lost].sum()), int(summary.get("lost") or 0))
-        at = f", the first {int(events['ns'][lost][0]) / 1e9:.6f} s after its begin" if lost.any() else ""
-        said = f"{count:,} events are lost" if count else "a part is lost"
+def _kept(recording: trace.Recording) -> tuple[list[NDArray[np.void]], int, str]:
+    """The first events, the number of all, and the first loss in words."""
+    kept: list[NDArray[np.void]] = []
+    count, lost = 0, ""
+    for events in recording.events():
+        if count < MOST_EVENTS:
+            kept.append(events)
+        count += len(events)
+        gaps = events[events["kind"] == trace.LOST]
+        if len(gaps) and not lost:
+            lost = f"{int(gaps['bytes'].sum()):,} events are lost {int(gaps['ns'][0]) / 1e9:.6f} s after its begin"
+    return kept, count, lost
+
+
+def _losses(summary: Mapping[str, Any], damage: trace.Damage) -> str:
+    """Losses that no event tells."""
+    if damage.blocks or damage.bytes:
+        return "a part is damaged"
+    return "its summary counts lost events" if summary.get("lost") else ""
+
+
+def _check(file: Path, header: Mapping[str, Any], events: NDArray[np.void], lost: str) -> None:
+    where = shown(str(file))
+    if lost:
         raise UserError(
-            f"{where}: {said}{at}, and missing buffers would look like smaller rings: {again}", code="bad-recording"
+            f"{where}: {lost}, and missing buffers would look like smaller rings: record again, with more --ring-kib",
+            code="bad-recording",
         )
-    if int(header.get("page_bytes", PAGE)) != PAGE:
+    if header.get("page_bytes", PAGE) != PAGE:
         raise UserError(
-            f"{where}: pages of {header['page_bytes']} bytes: the model has pages of 4,096", code="bad-model"
+            f"{where}: pages of {header['page_bytes']!r} bytes: the model has pages of 4,096", code="bad-model"
         )
     if not _has(events, "map", "map_list"):
         raise UserError(f"{where}: nothing was mapped: record while the device works", code="bad-recording")
+
+
+def _devices(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The header is from elsewhere: what is no list of devices is none."""
+    found = header.get("devices")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _has(events: Any, *kinds: str) -> bool:
@@ -125,7 +151,7 @@ def _has(events: Any, *kinds: str) -> bool:
 
 def _device(file: Path, header: Mapping[str, Any]) -> str:
     """NICs or drives, by the PCI class."""
-    kinds = {_CLASSES.get(str(each.get("class", ""))[:4], "") for each in header.get("devices", [])}
+    kinds = {_CLASSES.get(str(each.get("class", ""))[:4], "") for each in _devices(header)}
     if kinds in ({NIC}, {DRIVES}):
         return kinds.pop()
     said = "devices of several kinds" if len(kinds) > 1 else "no NIC and no disk"
@@ -191,7 +217,7 @@ def _ring(found: Recorded, header: Mapping[str, Any], received: NDArray[np.void]
     if size % PAGE and size < 65_536:
         found.derive("mtu_bytes", size - ETHERNET, f"receive buffers of {size:,} bytes")
     found.facts.append(f"buffers: {size:,} bytes, {pages} page{'s' if pages > 1 else ''} each; {most:,} mapped at once")
-    vendors = {str(each.get("vendor")) for each in header.get("devices", [])}
+    vendors = {str(each.get("vendor")) for each in _devices(header)}
     if vendors & {SEVERAL_PACKETS}:
         found.facts.append("descriptors: several packets in one, which the driver's file describes")
         return
@@ -256,7 +282,7 @@ def _drives(found: Recorded, header: Mapping[str, Any], events: NDArray[np.void]
         "block_bytes", block, f"mean of requests of {int(maps['bytes'].min()):,} to {int(maps['bytes'].max()):,}"
     )
     read = len(_towards(maps, FROM_DEVICE)) / len(maps)
-    devices = len(header.get("devices", []))
+    devices = len(_devices(header))
     found.facts += [
         f"requests: {read:.0%} read, the rest writes; the model's drives read",
         f"rate: {len(maps) / seconds:,.0f} requests in a second, {maps['bytes'].sum() / seconds / 2**20:,.1f} MiB/s",

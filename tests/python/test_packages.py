@@ -533,6 +533,11 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     assert re.findall(r"^  (\S+) ", shown, re.MULTILINE) == ["help", "modules", "install", "uninstall"]
     assert "Downloads" not in shown
     assert {"Kbuild", "Makefile", "tool/debian/control", "tool/xsmmu/cli.py"} <= names
-    assert not {name for name in names if name.startswith(("lab", "tests", "sim", "scripts"))}
+    assert not {name for name in names if name.startswith(("lab", "tests", "sim/run", "sim/fuzz", "scripts"))}
+    # xsmmu-replay has the checkers and the model of lines of sim/.
+    text = "".join(file.read_text() for file in (PROJECT / "trace").rglob("*.[ch]"))
+    seen = set(re.findall(r'#include "\.\./\.\./(sim/[^"]+)"', text))
+    assert {"sim/world/event.h", "sim/scale/hooks.c"} <= seen <= names
+    assert {f"sim/check/{file.name}" for file in (PROJECT / "sim/check").glob("*.[ch]")} <= names
     own = {*(PROJECT / "tool/xsmmu").glob("*.py"), *(PROJECT / "tool/xsmmu").rglob("*.json")}
     assert {str(path.relative_to(PROJECT)) for path in own} <= names

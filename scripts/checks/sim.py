@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import re
@@ -25,7 +23,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from checks import command, pages
+from checks import command, fuzzing, pages
 from checks.mutants import Mutant, Mutants
 from xsmmu.errors import UserError
 from xsmmu_lab import policies
@@ -178,29 +176,18 @@ def fuzz_canary(tools: root.Root) -> Outcome:
 def fuzz(tools: root.Root, policy: str, mutant: Mutant | None, seconds: int, corpus: Path | None = None) -> Outcome:
     """Fuzz for `seconds`, or until a failure; the text of a failure ends with the line that repeats it."""
     program = compiled_fuzzer(tools, mutant)
-    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
-        words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20", "-seed=1"]
-        words += [*_policy_word(policy), f"-artifact_prefix={folder}/", str(corpus or folder)]
-        outcome = run(program, *words, timeout=seconds + 120)
-        # A crash, a leak or a time-out: at most one, because the fuzzer ends then.
-        for artifact in sorted(Path(folder).glob("*-*")):
-            line = f"replay: make fuzz POLICY={policy}{f' MUTANT={mutant.name}' if mutant else ''}"
-            packed = base64.b64encode(artifact.read_bytes()).decode()
-            return Outcome(outcome.status, f"{outcome.text}\n{line} INPUT={packed}\n", outcome.seconds)
-    return outcome
+    started = time.monotonic()
+    line = f"replay: make fuzz POLICY={policy}{f' MUTANT={mutant.name}' if mutant else ''} INPUT="
+    found = fuzzing.run(program, ["-len_control=20", *_policy_word(policy)], seconds, line, corpus)
+    return Outcome(*found, time.monotonic() - started)
 
 
 def fuzz_again(tools: root.Root, policy: str, mutant: Mutant | None, packed: str) -> Outcome:
     """One input of the fuzzer, given as in its replay line."""
-    try:
-        content = base64.b64decode(packed, validate=True)
-    except binascii.Error as error:
-        raise UserError(f"INPUT is not what a replay line of the fuzzer has: {error}") from error
+    content = fuzzing.unpacked(packed, "INPUT")
     program = compiled_fuzzer(tools, mutant)
-    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
-        file = Path(folder) / "input"
-        file.write_bytes(content)
-        return run(program, *_policy_word(policy), str(file), timeout=120)
+    started = time.monotonic()
+    return Outcome(*fuzzing.again(program, content, _policy_word(policy)), time.monotonic() - started)
 
 
 def _policy_word(policy: str) -> list[str]:

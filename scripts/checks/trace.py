@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import sys
-import tempfile
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,11 +16,10 @@ from typing import Final
 
 import click
 
-from checks import command
+from checks import command, fuzzing
 from checks.mutants import Mutant, Mutants
-from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
-from xsmmu_lab.setup import build, host, trace
+from xsmmu_lab.setup import host, trace
 
 PARTS: Final = ("trace/format", "tests/trace")
 MUTANTS: Final = Mutants("trace/mutants.toml", PARTS)
@@ -73,26 +69,15 @@ def fuzz(seconds: int, mutant: Mutant | None = None, corpus: Path | None = None)
     """Fuzz for so long, or until a failure; the text of a failure ends with the line that repeats it."""
     program = fuzzer(mutant)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
-        words = [f"-max_total_time={seconds}", "-max_len=4096", "-timeout=20", "-rss_limit_mb=1024", "-seed=1"]
-        words += [f"-artifact_prefix={folder}/", str(corpus or folder)]
-        status, text = build.run_userspace(program, words, timeout=seconds + 120)
-        # A crash, a leak or a time-out: at most one, because the fuzzer ends then.
-        for artifact in sorted(Path(folder).glob("*-*")):
-            text += f"\nreplay: make fuzz TRACE_INPUT={base64.b64encode(artifact.read_bytes()).decode()}\n"
-    return Outcome(status, text, time.monotonic() - started)
+    line = "replay: make fuzz TRACE_INPUT="
+    found = fuzzing.run(program, ["-rss_limit_mb=1024"], seconds, line, corpus)
+    return Outcome(*found, time.monotonic() - started)
 
 
 def fuzz_again(packed: str) -> Outcome:
     """One input of the fuzzer, given as in its replay line."""
-    try:
-        content = base64.b64decode(packed, validate=True)
-    except binascii.Error as error:
-        raise UserError(f"TRACE_INPUT is not what a replay line of the fuzzer has: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
-        file = Path(folder) / "input"
-        file.write_bytes(content)
-        return Outcome(*build.run_userspace(fuzzer(), [str(file)], timeout=120), 0)
+    content = fuzzing.unpacked(packed, "TRACE_INPUT")
+    return Outcome(*fuzzing.again(fuzzer(), content), 0)
 
 
 @click.group("trace")

@@ -225,7 +225,7 @@ def _ring(found: Recorded, header: Mapping[str, Any], received: NDArray[np.void]
     found.derive("descriptor_pages", pages, f"receive buffers of {size:,} bytes")
     found.derive("stride_bytes", PAGE, "a packet begins a buffer")
     if whole:
-        found.derive("ring", most / queues, f"{most:,} buffers were mapped at once, by {queues} queue(s)")
+        found.derive("ring", most / queues, f"buffers mapped at once: {most:,}; queues: {queues}")
     else:
         found.facts.append("the ring is not shown: it was filled before the recording began")
 
@@ -277,7 +277,7 @@ def _drives(found: Recorded, header: Mapping[str, Any], events: NDArray[np.void]
     mean = float(maps["bytes"].mean())
     block = min(LARGEST_BLOCK, max(CONTROL, round(mean / CONTROL) * CONTROL))
     found.derive("jobs", jobs, f"CPUs that have mapped {len(maps):,} requests")
-    found.derive("depth", max(1, math.ceil(most / jobs)), f"{most:,} requests were mapped at once")
+    found.derive("depth", max(1, math.ceil(most / jobs)), f"most requests that were mapped at once: {most:,}")
     found.derive(
         "block_bytes", block, f"mean of requests of {int(maps['bytes'].min()):,} to {int(maps['bytes'].max()):,}"
     )

@@ -38,11 +38,17 @@ static void print_exposure(void)
 	json_close();
 }
 
+/* What has begun before the end of the run, and ends behind it, does not count beyond. */
+static u64 within(u64 value, u64 most)
+{
+	return value < most ? value : most;
+}
+
 static void print_limits(u64 ns)
 {
 	json_open("limits");
 	for (u32 i = 0; i < LIMIT_COUNT; i++)
-		ratio(limit_name((enum limit)i), counts.limits_ns[i], ns);
+		ratio(limit_name((enum limit)i), within(counts.limits_ns[i], ns), ns);
 	json_close();
 }
 
@@ -79,12 +85,14 @@ static void print_counters(void)
 
 void report_print(u64 ns)
 {
+	u64 cores_ns = ns * model.params.cores;
+
 	printf("{");
 	ratio("throughput_gbps", counts.bytes * 8, ns);
 	ratio("kiops", counts.requests * 1000000, ns);
 	ratio("transmit_gbps", counts.sent_bytes * 8, ns);
-	ratio("cpu_share", counts.busy_ns, ns * model.params.cores);
-	ratio("lock_share", counts.locked_ns, ns * model.params.cores);
+	ratio("cpu_share", within(counts.busy_ns, cores_ns), cores_ns);
+	ratio("lock_share", within(counts.locked_ns, cores_ns), cores_ns);
 	ratio("drops_share", counts.dropped, counts.arrived);
 	print_exposure();
 	print_limits(ns);

@@ -53,10 +53,10 @@ static bool is_large(u64 page)
 	return page >= WALK_LARGE;
 }
 
-/* Returns the page of the entry that a walk reads last. */
+/* Returns the number of a translation in the IOTLB: neighbours, of any size, are in other sets. */
 static u64 leaf_of(u64 page)
 {
-	return is_large(page) ? page & ~((1ULL << LEVEL_LG2) - 1) : page;
+	return is_large(page) ? WALK_LARGE + ((page - WALK_LARGE) >> LEVEL_LG2) : page;
 }
 
 /* Returns the number of the table that has this entry. */
@@ -119,17 +119,15 @@ static struct translation walk(u64 ns, u64 page)
 
 struct translation walk_at(u64 ns, u64 page)
 {
-	struct cache_entry *entry;
+	struct cache_entry *entry = cache_find(&iotlb, leaf_of(page));
 	struct translation found;
 
-	page = leaf_of(page);
-	entry = cache_find(&iotlb, page);
 	counts.visits++;
 	if (entry)
 		return (struct translation) { later(ns, entry->ready_ns), 0 };
 	counts.misses++;
 	found = walk(ns, page);
-	cache_add(&iotlb, page, found.ready_ns);
+	cache_add(&iotlb, leaf_of(page), found.ready_ns);
 	return found;
 }
 

@@ -125,6 +125,23 @@ static void walkers_work_beside_each_other_but_in_one_table(void)
 	IS(walk_at(600, 515).ready_ns, 700);
 }
 
+/* 16 large pages fill an IOTLB of 2 sets of 8 ways; a walk ends a level earlier. */
+static void a_large_page_has_a_translation(void)
+{
+	set_up();
+	IS(walk_at(0, WALK_LARGE).ready_ns, 300);
+	IS(walk_at(300, WALK_LARGE + 511).ready_ns, 300);
+	IS(walk_at(300, WALK_LARGE + 512).ready_ns, 400);
+	for (u64 i = 2; i < 16; i++)
+		walk_at(1000, WALK_LARGE + i * 512);
+	IS(counts.misses, 16);
+	for (u64 i = 0; i < 16; i++)
+		walk_at(10000, WALK_LARGE + i * 512 + i);
+	IS(counts.misses, 16);
+	IS(counts.l3_misses, 0);
+	IS(counts.reads, 3 + 15);
+}
+
 /* The first walk begins again at 100, with one read; the second walker was idle. */
 static void a_restart_takes_the_walkers_time(void)
 {
@@ -256,6 +273,7 @@ int main(void)
 	RUN(cache_evicts_the_entry_used_least_recently);
 	RUN(walks_read_what_the_walk_caches_lack);
 	RUN(walkers_work_beside_each_other_but_in_one_table);
+	RUN(a_large_page_has_a_translation);
 	RUN(a_restart_takes_the_walkers_time);
 	RUN(a_command_evicts_when_the_hardware_comes_to_it);
 	RUN(a_hint_keeps_walk_caches);

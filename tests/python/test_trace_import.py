@@ -257,11 +257,19 @@ def test_bad_files(tmp_path: Path) -> None:
         assert refused(file, out).code in ("no-file", "failed"), size
     file.write_bytes(data.replace((4096).to_bytes(4, "little"), (16384).to_bytes(4, "little"), 1))
     assert "pages of 16384 bytes" in refused(file, out).message
-    assert "no event of dma:" in refused(trace_dat.write(file, [Traced(1, "sched/map", {})]), out).message
+    assert "no event of dma or iommu" in refused(trace_dat.write(file, [Traced(1, "sched/map", {})]), out).message
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
     out.write_text("mine")
     assert "exists" in refused(trace_dat.write(file, [mapped(1, FRAME, 0x9000)]), out).message
     assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("flags", ["", "-0x0", " d..1.", "-.....  d..1."])
+def test_lines_of_each_version(flags: str) -> None:
+    """trace-cmd 3.1.6 prints no flags, 3.3.1 behind the CPU, and both the latency flags if asked."""
+    line = f"          iperf3-100   [003]{flags}     1.000000123: dma_map_page:          device=0000:01:00.0 size=8"
+    found = trace_import._LINE.match(line)
+    assert found and found.groups() == ("003", "1", "000000123", "dma_map_page", "device=0000:01:00.0 size=8")
 
 
 def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,9 @@ _POINTS: Final = {
 }
 """Tracepoints of `dma:`, and the kind of their events; one with too little in it becomes a lost event."""
 
-# The name of a task has up to 15 bytes of any kind, and stands in 16 columns before the number.
-_LINE: Final = re.compile(r"^.{0,16}-\d+ +\[(\d+)\] +(?:\S+ +)?(\d+)\.(\d{9}): +(\w+): +(.*)$", re.DOTALL)
+# The name of a task has up to 15 bytes of any kind, and stands in 16 columns before the number. Flags follow the CPU:
+# behind it in trace-cmd 3.3, after a blank where they are asked for.
+_LINE: Final = re.compile(r"^.{0,16}-\d+ +\[(\d+)\]\S* +(?:\S+ +)?(\d+)\.(\d{9}): +(\w+): +(.*)$", re.DOTALL)
 _DROPPED: Final = re.compile(r"^CPU:(\d+) \[(?:(\d+) )?EVENTS DROPPED\]")
 _FIELD: Final = re.compile(r"(\w+)=(ARRAY\[[^]]*\]|\S*)")
 
@@ -424,7 +425,7 @@ def import_file(file: Path, out: Path) -> dict[str, Any]:
     facts = facts_of(file)
     if not facts.points:
         raise UserError(
-            f"{shown(str(file))} has no event of dma: or iommu:: record with trace-cmd record -e dma -e iommu"
+            f"{shown(str(file))} has no event of dma or iommu: record with trace-cmd record -e dma -e iommu"
         )
     with trace_write.created(out) as writer:
         importer = _Importer(facts, writer)

@@ -989,6 +989,16 @@ def test_a_note_where_pages_have_no_identity(installed: Path) -> None:
     assert said(file, "--policy", "fused,strict").splitlines()[-1] == note
 
 
+def test_a_note_of_what_the_recorder_did_not_see(installed: Path) -> None:
+    """Without polls, policies that flush at their end flush by time."""
+    header = HEADER | {"unheld_known": True, "missing": ["polls", "two\x1b"]}
+    file = polls(64, 64).write(installed.parent / "tracepoints.dma", header)
+    note = r"note: the recorder did not see, and the replay does not have: polls, two\x1b"
+    assert said(file, "--policy", "fused").splitlines()[-1] == note
+    file = polls(64, 64).write(installed.parent / "odd.dma", HEADER | {"unheld_known": True, "missing": 5})
+    assert "note:" not in said(file, "--policy", "fused")
+
+
 def test_notes_name_what_was_not_replayed(installed: Path) -> None:
     file = Recording().map(1).unmap(2, ns=1500).write(installed.parent / "other.dma")
     assert said(file, "--policy", "fused").splitlines()[-1] == (

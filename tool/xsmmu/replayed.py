@@ -97,7 +97,12 @@ def header_of(result: Result) -> Mapping[str, Any]:
 def _notes(result: Result) -> Iterator[str]:
     if result["level"] == "held" and not result["unheld_known"]:
         yield UNDERSTATED
-    if warning := trace.unknown_pages(header_of(result)):
+    header = header_of(result)
+    missing = header.get("missing")
+    if isinstance(missing, list) and missing:
+        names = ", ".join(shown(str(each)) for each in missing)
+        yield f"the recorder did not see, and the replay does not have: {names}"
+    if warning := trace.unknown_pages(header):
         yield warning
     damage = result["damage"]
     if not result["events"]:

@@ -25,8 +25,6 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla", "-Wno-unused-parameter"),
 )
 _OBJECT = ("-r", "-nostdlib")
-HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
-"""A call at each access; loops are not replaced by memset(), which would have no such calls."""
 _IN_PLACE = ("-fno-toplevel-reorder", "-fno-reorder-functions", "-fno-reorder-blocks-and-partition")
 """The engine's code stays between the labels of path.c."""
 
@@ -42,7 +40,7 @@ def compiled(tools: root.Root, hooked: bool = True) -> Path:
     # The probes test the hooks.
     engine = ["sim/scale/path.c", *(["sim/scale/hook_test.c"] if hooked else [])]
     others = [file for file in files if file not in engine]
-    flags = (*_OBJECT, *(HOOKED if hooked else _IN_PLACE))
+    flags = (*_OBJECT, *(build.HOOKED if hooked else _IN_PLACE))
     unit = build.userspace(tools, "path.o", engine, (*FLAGS, *flags), parts=PARTS, runs=False)
     libraries = (tools.inside(unit), "-lm")
     return build.userspace(tools, "xsmmu-scale", others, (*FLAGS, "-no-pie"), parts=PARTS, libraries=libraries)

@@ -109,7 +109,7 @@ def _unit(tools: Root, files: Mapping[str, bytes], source_dir: Path, flags: tupl
 def counting(tools: Root, files: Mapping[str, bytes], source_dir: Path, *, hooked: bool) -> Path:
     """The program that counts; its allocators call a hook at each access to memory, or are compiled for speed."""
     flags = (*scale.FLAGS, "-DTRAFFIC_RING=1024")
-    unit = _unit(tools, files, source_dir, (*flags, *(scale.HOOKED if hooked else ())))
+    unit = _unit(tools, files, source_dir, (*flags, *(build.HOOKED if hooked else ())))
     world = [
         f"sim/scale/{name}.c"
         for name in (

@@ -26,6 +26,9 @@ from xsmmu_lab.setup.root import LIBRARY_DIR, LOADER, Root
 MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
 """The sources of xsmmu.ko and xsmmu_bench.ko."""
 
+HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
+"""Of programs: a call at each access to memory; loops are not replaced by memset(), which would have no such calls."""
+
 _ALSO_NEEDED = {"docs/upstream": ("lab/module",), "tests/kmod": ("tests/unit",)}
 """Further folders that a module's folder needs, beside MODULE_PARTS."""
 

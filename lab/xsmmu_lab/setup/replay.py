@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from xsmmu_lab import scale
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, trace
 
@@ -45,7 +44,7 @@ def compiled(flags: Sequence[str] = FAST, source_dir: Path = PROJECT) -> Path:
 
 def counting(source_dir: Path = PROJECT) -> Path:
     """xsmmu-replay-lines: the engine is an object of its own, with a call at each access to memory."""
-    flags = (*trace.FLAGS, *FLAGS, *scale.HOOKED, "-O2", "-fno-pie", "-r", "-nostdlib")
+    flags = (*trace.FLAGS, *FLAGS, *build.HOOKED, "-O2", "-fno-pie", "-r", "-nostdlib")
     parts = (*PARTS, *COUNTED)
     unit = build.userspace(trace.tools(), "path.o", [PATH], flags, source_dir, parts=parts, runs=False)
     folders = (REPLAY, ENGINE, CHECKS, COUNT)

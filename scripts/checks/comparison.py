@@ -31,6 +31,8 @@ COUNTERS: Final = 0.15
 READ_NS: Final = 236
 """Of the baseline: a read of a page table, from the slope of the strict row."""
 PAGE_BITS: Final = 32_768
+RATES: Final = ("Gb/s", "MiB/s", "M IOPS", "ratio")
+"""Units of throughputs: a value is no hit unless its interval is narrow enough."""
 
 Results = Mapping["Point", predicted.Columns]
 """The figures of each point's runs: of the seeds, then of the sets of parameters."""
@@ -156,7 +158,7 @@ class Row:
         if self.value is None or self.low is None or self.high is None:
             return "not computed"
         near = abs(self.value - self.published) <= self.goal * abs(self.published) + self.read_off
-        if self.figure == "throughput" and not predicted.is_determined(self.value, self.low, self.high):
+        if self.unit in RATES and not predicted.is_determined(self.value, self.low, self.high):
             return "not determined"
         return ("fitted" if self.use == "fit" else "hit") if near else "miss"
 
@@ -175,7 +177,7 @@ def rows_of(table: Table, results: Results) -> Iterator[Row]:
         column = column_of(table, cell, results)
         found = predicted.interval(column, SEEDS) if column else None
         value, low, high = (found[name] for name in ("value", "low", "high")) if found else (None,) * 3
-        goal = GOALS.get(table.name, GOAL) if cell.figure == "throughput" else COUNTERS
+        goal = GOALS.get(table.name, GOAL) if figure.unit in RATES else COUNTERS
         read_off = figure.error + (cell.high - cell.low) / 2
         yield Row(
             table.name, cell.figure, figure.unit, cell.name, cell.use, cell.value, value, low, high, goal, read_off

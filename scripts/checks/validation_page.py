@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from checks import guest_claims
-from checks.comparison import READ_NS, SEEDS, TIME_MS, Row, Said, baselines
+from checks.comparison import RATES, READ_NS, SEEDS, TIME_MS, Row, Said, baselines
 from checks.published import Table
 from checks.versions import Version, key
 from xsmmu import model_files
@@ -61,7 +61,7 @@ def summary_lines(rows: Iterable[Row]) -> Iterator[str]:
     yield "|" + "---|" * (len(VERDICTS) + 4)
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.table, "throughput" if row.figure == "throughput" else "others"), []).append(row)
+        groups.setdefault((row.table, "rates" if row.unit in RATES else "others"), []).append(row)
     for (table, kind), mine in groups.items():
         counts = [sum(row.verdict == verdict for row in mine) for verdict in VERDICTS]
         errors = [abs(row.error) for row in mine if row.error is not None and row.use != "input"]

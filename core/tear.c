@@ -404,14 +404,15 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 }
 
 /*
- * Unmaps the pages of the identity window below @end. Returns the first that was mapped; 0 if none
- * was.
+ * Unmaps the pages of the identity window from @page to @end, exclusive. Returns the first that
+ * was mapped; 0 if none was.
  */
-static u64 xs_tear_window(struct xs_engine *engine, u64 end)
+static u64 xs_tear_window(struct xs_engine *engine, u64 page, u64 end)
 {
-	u64 page = engine->identity.first, first = 0;
-	u64 stop = page + xs_load_acquire(&engine->identity.pages);
+	u64 stop = engine->identity.first + xs_load_acquire(&engine->identity.pages), first = 0;
 
+	if (page < engine->identity.first)
+		page = engine->identity.first;
 	for (; page < end && page < stop; page += XS_TABLE_PAGES) {
 		u64 pages = end - page < XS_TABLE_PAGES ? end - page : XS_TABLE_PAGES;
 		u64 found;
@@ -435,7 +436,7 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 	u64 end = page + pages, met = 0;
 
 	if (xs_unlikely(end > engine->identity.first)) {
-		misuse.mapped_iova = xs_tear_window(engine, end) << XS_PAGE_LG2;
+		misuse.mapped_iova = xs_tear_window(engine, page, end) << XS_PAGE_LG2;
 		misuse.mapped_pages = !!misuse.mapped_iova;
 		end = engine->identity.first;
 	}

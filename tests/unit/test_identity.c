@@ -583,6 +583,33 @@ static void bad_from_below(void)
 	world_end(world);
 }
 
+/* A batch-aware driver that names a page of the window as its block's loses that page alone. */
+static void bad_in_block(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+	struct mapping lower = map(world, MEMORY_COUNTED, PROT_READ_);
+	struct mapping upper = map(world, MEMORY_COUNTED, PROT_READ_);
+	u64 page;
+
+	if (lower.iova > upper.iova) {
+		struct mapping other = lower;
+
+		lower = upper;
+		upper = other;
+	}
+	driver_note_torn(world, &upper);
+	page = upper.iova >> XS_PAGE_LG2;
+	xs_engine_unmap_in_block_deferred(&world->engine,
+					  upper.iova & ~(XS_BLOCK_PAGES * XS_PAGE_BYTES - 1),
+					  1ULL << (page & (XS_BLOCK_PAGES - 1)));
+	CHECK(world_warnings() == 1);
+	CHECK(world_reachable(world, lower.iova) && !world_reachable(world, upper.iova));
+	driver_is_torn(world, &upper);
+	driver_free(world, &upper);
+	driver_unmap(world, &lower, false);
+	world_end(world);
+}
+
 /* A bad unmap that reaches into the window by one page. */
 static void bad_at_first(void)
 {
@@ -1109,6 +1136,7 @@ const struct test identity_tests[] = {
 	{ "identity_bad_unmaps", bad },
 	{ "identity_unmapped_twice", unmapped_twice },
 	{ "identity_bad_from_below", bad_from_below },
+	{ "identity_bad_in_block", bad_in_block },
 	{ "identity_bad_at_first", bad_at_first },
 	{ "identity_counts", counts },
 	{ "identity_no_memory", no_memory },

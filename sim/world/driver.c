@@ -96,8 +96,9 @@ static void tell_mapped(const struct sim_mapping *mapping, u32 page, u32 part)
 }
 
 /*
- * A mapping that is unmapped twice. No map begins meanwhile: the late unmap would undo a new
- * mapping at the same IOVAs, and no engine can tell the two apart. The later of the two calls
+ * A mapping that is unmapped twice, or three times. No step that maps begins meanwhile: a late
+ * unmap would undo a new mapping at the same IOVAs, and no engine can tell the two apart. Steps
+ * that run go on, and @reused tells if one of them has got the IOVAs. The end of the last call
  * reports the unmap.
  */
 static struct {

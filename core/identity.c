@@ -285,31 +285,22 @@ static xs_inline bool xs_word_needs_record(u64 word, u64 pending)
 }
 
 /*
- * Ends an unmap that has found no mapping of its size. A named page that was unmapped before may
- * wait for its flush: no device reaches it after the return. @first: the first page that this
- * call has unmapped; 0 if it has unmapped none.
+ * Ends an unmap of a page that is not mapped. The page may wait for the flush of an earlier unmap:
+ * no device reaches it after the return. @ref: held in vain, if any.
  */
-static bool xs_identity_mismatch(struct xs_engine *engine, u64 iova, u32 pages, u64 first)
+static xs_noinline bool xs_identity_bad(struct xs_engine *engine, u64 page, xs_ref_t ref)
 {
 	struct xs_misuse misuse = {
 		.what = "an unmap that matches no mapping",
-		.iova = iova,
-		.pages = pages,
-		.mapped_iova = first << XS_PAGE_LG2,
-		.mapped_pages = !!first,
+		.iova = page << XS_PAGE_LG2,
+		.pages = 1,
 	};
 
+	if (xs_ref_can_be_held(ref))
+		xs_ref_release(ref);
 	xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_engine_report_misuse(engine, &misuse);
 	return false;
-}
-
-/* The same of a page that is not mapped. @ref: held in vain, if any. */
-static xs_noinline bool xs_identity_bad(struct xs_engine *engine, u64 page, xs_ref_t ref)
-{
-	if (xs_ref_can_be_held(ref))
-		xs_ref_release(ref);
-	return xs_identity_mismatch(engine, page << XS_PAGE_LG2, 1, 0);
 }
 
 /* Counts an unmap that leaves the page present, without a record. @ref: held in vain, if any. */
@@ -320,23 +311,38 @@ static xs_inline void xs_identity_keeps(struct xs_engine *engine, xs_ref_t ref)
 	xs_count(engine->counts, kept_unmaps, 1);
 }
 
-/* Unmaps a page, and removes its entry before the return if no other mapping has the page. */
-static xs_noinline bool xs_identity_unmap_now(struct xs_engine *engine, xs_atomic64_t *word,
-					      u64 page)
+/* What an unmap at once has done to a page: not mapped, shared, removed, or stuck. */
+enum xs_unmapped { XS_UNMAPPED_NOT, XS_UNMAPPED_SHARED, XS_UNMAPPED_REMOVED, XS_UNMAPPED_STUCK };
+
+/* Takes a mapping of a page, and removes the entry if no other mapping has the page. */
+static enum xs_unmapped xs_identity_unmap_word(struct xs_engine *engine, xs_atomic64_t *word,
+					       u64 page)
 {
 	u64 found = xs_a64_read(word);
 	bool is_last;
 
 	do {
 		if (!xs_word_is_mapped(found))
-			return xs_identity_bad(engine, page, XS_REF_NONE);
+			return XS_UNMAPPED_NOT;
 		is_last = (found & XS_WORD_COUNT) == 1;
 	} while (!xs_a64_try(word, &found, is_last ? XS_WORD_BUSY : found - 1));
 	xs_count(engine->counts, unmaps, 1);
 	if (is_last)
-		return xs_identity_remove_now(engine, page, false);
+		return xs_identity_remove_now(engine, page, false) ? XS_UNMAPPED_REMOVED :
+								     XS_UNMAPPED_STUCK;
 	xs_identity_keeps(engine, XS_REF_NONE);
-	return true;
+	return XS_UNMAPPED_SHARED;
+}
+
+/* Unmaps a page, and removes its entry before the return if no other mapping has the page. */
+static xs_noinline bool xs_identity_unmap_now(struct xs_engine *engine, xs_atomic64_t *word,
+					      u64 page)
+{
+	enum xs_unmapped unmapped = xs_identity_unmap_word(engine, word, page);
+
+	if (unmapped == XS_UNMAPPED_NOT)
+		return xs_identity_bad(engine, page, XS_REF_NONE);
+	return unmapped != XS_UNMAPPED_STUCK;
 }
 
 void xs_identity_defer(struct xs_engine *engine, u64 page, xs_ref_t ref, bool promise)
@@ -412,32 +418,25 @@ static xs_inline bool xs_identity_unmap_deferred(struct xs_engine *engine,
 	return true;
 }
 
-u64 xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages)
+void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages,
+			   struct xs_misuse *misuse)
 {
-	struct xs_identity *identity = &engine->identity;
-	u64 end = identity->first + xs_load_acquire(&identity->pages), first = 0;
+	for (u64 end = page + pages; page < end; page++) {
+		xs_atomic64_t *word = xs_identity_word(&engine->identity, page);
+		enum xs_unmapped unmapped;
 
-	if (page + pages < end)
-		end = page + pages;
-	for (; page < end; page++) {
-		xs_atomic64_t *word = xs_identity_word(identity, page);
-
-		if (!word) {
-			page |= XS_TABLE_PAGES - 1;
-		} else if (xs_word_is_mapped(xs_a64_read(word))) {
-			xs_identity_unmap_now(engine, word, page);
-			first = first ? first : page;
-		}
+		if (!word)
+			return;
+		unmapped = xs_identity_unmap_word(engine, word, page);
+		if (unmapped == XS_UNMAPPED_NOT)
+			continue;
+		if (!misuse->mapped_pages)
+			misuse->mapped_iova = page << XS_PAGE_LG2;
+		misuse->mapped_pages = 1;
+		misuse->shared |= unmapped == XS_UNMAPPED_SHARED;
+		if (unmapped == XS_UNMAPPED_STUCK)
+			misuse->removed = -XS_ENOMEM;
 	}
-	return first;
-}
-
-/* An unmap of several pages: each page of the window is a mapping of its own. */
-static xs_noinline bool xs_identity_unmap_many(struct xs_engine *engine, u64 iova, u32 pages)
-{
-	u64 first = xs_identity_unmap_all(engine, iova >> XS_PAGE_LG2, pages);
-
-	return xs_identity_mismatch(engine, iova, pages, first);
 }
 
 bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
@@ -453,16 +452,10 @@ bool xs_identity_unmap_one(struct xs_engine *engine, u64 page, bool promise)
 	return xs_identity_unmap_deferred(engine, policy, word, page, waits);
 }
 
-bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
+bool xs_identity_unmap_at_once(struct xs_engine *engine, u64 page)
 {
-	u64 page = iova >> XS_PAGE_LG2;
-	xs_atomic64_t *word;
+	xs_atomic64_t *word = xs_identity_word(&engine->identity, page);
 
-	if (xs_unlikely(pages != 1))
-		return xs_identity_unmap_many(engine, iova, pages);
-	if (!now)
-		return xs_identity_unmap_one(engine, page, false);
-	word = xs_identity_word(&engine->identity, page);
 	return word ? xs_identity_unmap_now(engine, word, page) :
 		      xs_identity_bad(engine, page, XS_REF_NONE);
 }

@@ -403,26 +403,22 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 	return any;
 }
 
-/*
- * Unmaps the pages of the identity window from @page to @end, exclusive. Returns the first that
- * was mapped; 0 if none was.
- */
-static u64 xs_tear_window(struct xs_engine *engine, u64 page, u64 end)
+/* Unmaps the pages of the identity window from @page to @end, exclusive, a table after another. */
+static void xs_tear_window(struct xs_engine *engine, u64 page, u64 end, struct xs_misuse *misuse)
 {
-	u64 stop = engine->identity.first + xs_load_acquire(&engine->identity.pages), first = 0;
+	u64 first = engine->identity.first;
+	u64 stop = first + xs_load_acquire(&engine->identity.pages), next;
 
-	if (page < engine->identity.first)
-		page = engine->identity.first;
-	for (; page < end && page < stop; page += XS_TABLE_PAGES) {
-		u64 pages = end - page < XS_TABLE_PAGES ? end - page : XS_TABLE_PAGES;
-		u64 found;
-
+	if (page < first)
+		page = first;
+	if (end > stop)
+		end = stop;
+	for (; page < end; page = next) {
+		next = first + ((page - first) | (XS_TABLE_PAGES - 1)) + 1;
 		xs_enter();
-		found = xs_identity_unmap_all(engine, page, pages);
+		xs_identity_unmap_all(engine, page, (next < end ? next : end) - page, misuse);
 		xs_exit();
-		first = first ? first : found;
 	}
-	return first;
 }
 
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
@@ -436,8 +432,7 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 	u64 end = page + pages, met = 0;
 
 	if (xs_unlikely(end > engine->identity.first)) {
-		misuse.mapped_iova = xs_tear_window(engine, page, end) << XS_PAGE_LG2;
-		misuse.mapped_pages = !!misuse.mapped_iova;
+		xs_tear_window(engine, page, end, &misuse);
 		end = engine->identity.first;
 	}
 	while (page < end) {

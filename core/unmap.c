@@ -413,15 +413,19 @@ static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
 	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_FAILED_MAP);
 }
 
+/* Each page of the window is a mapping of its own. */
 static bool xs_unmap_identity(struct xs_engine *engine, u64 iova, u32 pages, enum xs_unmap how)
 {
+	u64 page = iova >> XS_PAGE_LG2;
 	bool unmapped;
 
+	if (xs_unlikely(pages != 1))
+		return xs_tear(engine, iova, pages);
 	xs_enter();
-	if (how == XS_UNMAP_PROMISE && pages == 1)
-		unmapped = xs_identity_unmap_one(engine, iova >> XS_PAGE_LG2, true);
+	if (how == XS_UNMAP_NOW)
+		unmapped = xs_identity_unmap_at_once(engine, page);
 	else
-		unmapped = xs_identity_unmap(engine, iova, pages, how == XS_UNMAP_NOW);
+		unmapped = xs_identity_unmap_one(engine, page, how == XS_UNMAP_PROMISE);
 	xs_exit();
 	return unmapped;
 }

@@ -49,11 +49,13 @@ static void backend_flushed(void *data, u32 cpu, u32 cause, u32 pages, u32 range
 }
 
 /* Rest of the log line about an unmap that does not match its mapping. */
-static const char *said_of_removal(int removed)
+static const char *said_of_removal(const struct xs_misuse *misuse)
 {
-	if (removed < 0)
+	if (misuse->removed < 0)
 		return "The IOMMU driver could not remove all of the named pages: see the error about pages that could not be removed.";
-	if (removed == XS_REMOVED_ALL)
+	if (misuse->shared)
+		return "Some of the named pages have other mappings at the same IOVA, and stay until those are unmapped; devices cannot reach the other named pages.";
+	if (misuse->removed == XS_REMOVED_ALL)
 		return "The IOMMU driver cannot remove a part of this mapping: the whole mapping is removed and devices cannot reach any of its pages.";
 	return "The named pages are removed and devices cannot reach them; the rest stays mapped until the driver unmaps it or is unbound.";
 }
@@ -74,7 +76,7 @@ static void backend_misuse(void *data, const struct xs_misuse *misuse)
 		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. %s An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
 		     backend->name, misuse->pages, misuse->iova,
 		     misuse->mapped_pages, misuse->mapped_iova,
-		     said_of_removal(misuse->removed));
+		     said_of_removal(misuse));
 	else if (misuse->pages)
 		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
 		     backend->name, misuse->what, misuse->iova, misuse->pages);

@@ -627,6 +627,48 @@ static void bad_at_first(void)
 	world_end(world);
 }
 
+/* A bad unmap of several pages takes one mapping of a page, and says that another is left. */
+static void bad_of_shared(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+	struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+	struct mapping other = map_again(world, &mapping);
+	u64 below = mapping.iova - XS_PAGE_BYTES;
+
+	CHECK(!xs_engine_unmap(&world->engine, below, 2, false) && world_warnings() == 1);
+	CHECK(world->misuse_shared && world->misuse_iova == mapping.iova && !world->misuse_removed);
+	driver_check(world, &other);
+	driver_note_torn(world, &mapping);
+	CHECK(!xs_engine_unmap(&world->engine, below, 2, false) && world_warnings() == 1);
+	CHECK(!world->misuse_shared && world->misuse_iova == mapping.iova);
+	CHECK(!world_reachable(world, mapping.iova));
+	CHECK(!xs_engine_unmap(&world->engine, below, 2, false) && world_warnings() == 1);
+	CHECK(!world->misuse_iova);
+	CHECK(world_stats(world)->counts.bad_unmaps == 3);
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	driver_free(world, &other);
+	world_end(world);
+}
+
+/* A bad unmap whose page the IOMMU driver cannot remove says so, and the page is stuck. */
+static void bad_not_removed(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+	struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+
+	driver_note_torn(world, &mapping);
+	world->removal_fails_in = 1;
+	CHECK(!xs_engine_unmap(&world->engine, mapping.iova - XS_PAGE_BYTES, 2, false));
+	CHECK(world_warnings() == 1 && world->misuse_removed < 0);
+	CHECK(xs_engine_stuck_pages(&world->engine) == 1);
+	mend(world);
+	CHECK(!world_reachable(world, mapping.iova));
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	world_end(world);
+}
+
 static void bad(void)
 {
 	bad_unmaps(xs_policy_find("strict-identity"));
@@ -1138,6 +1180,8 @@ const struct test identity_tests[] = {
 	{ "identity_bad_from_below", bad_from_below },
 	{ "identity_bad_in_block", bad_in_block },
 	{ "identity_bad_at_first", bad_at_first },
+	{ "identity_bad_of_shared", bad_of_shared },
+	{ "identity_bad_not_removed", bad_not_removed },
 	{ "identity_counts", counts },
 	{ "identity_no_memory", no_memory },
 	{ "identity_trim", trim },

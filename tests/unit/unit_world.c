@@ -764,6 +764,8 @@ static void world_misuse(void *opaque, const struct xs_misuse *misuse)
 	struct world *world = opaque;
 
 	put(&world->misuse_removed, misuse->removed);
+	put(&world->misuse_shared, misuse->shared);
+	put(&world->misuse_iova, misuse->mapped_pages ? misuse->mapped_iova : 0);
 	xs_warn_once(true, misuse->what);
 }
 

@@ -122,7 +122,9 @@ struct world {
 	u64 parts_fail;		/* so many removals of parts fail from now on */
 	void (*part_failed)(struct world *world);	/* called after such a failure, */
 	bool records_lost;	/* after which records of its pages are lost: none is removed */
-	int misuse_removed;	/* reported by the last bad unmap about the removal */
+	int misuse_removed;	/* reported by the last bad unmap about the removal, */
+	bool misuse_shared;	/* pages with other mappings, */
+	u64 misuse_iova;	/* and the first mapping; 0 if there was none */
 	bool record_fails;	/* @mapping finds no memory for a record */
 	u64 ref_asked_in;	/* the n-th question for a reference from now on calls */
 	void (*ref_asked)(struct world *world);

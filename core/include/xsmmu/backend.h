@@ -41,6 +41,7 @@ struct xs_commands {
  * @pages: pages that the caller named; 0 if the call was not an unmap
  * @mapped_iova: of an unmap, the start of the first mapping that has some of the named pages
  * @mapped_pages: size of the mapping at @mapped_iova; 0 if no named page was mapped
+ * @shared: named pages of the identity window have other mappings, and stay until their unmaps
  * @removed: negative errno if named pages of any mapping could not be removed, or the removal is
  *   not certain; else XS_REMOVED_ALL if the mapping at @mapped_iova was removed as a whole; else 0
  */
@@ -50,6 +51,7 @@ struct xs_misuse {
 	u32 pages;
 	u64 mapped_iova;
 	u32 mapped_pages;
+	bool shared;
 	int removed;
 };
 

@@ -204,27 +204,28 @@ bool xs_identity_is_stuck(const struct xs_engine *engine, u64 page);
 void xs_identity_keep(struct xs_engine *engine, u64 page, xs_ref_t ref);
 
 /**
- * xs_identity_unmap - unmap an IOVA of the window
+ * xs_identity_unmap_at_once - unmap a page of the window, and flush before the return
  * @engine: engine
- * @iova: start in bytes
- * @pages: number of pages; more than one is a bad unmap
- * @now: flush before the return
+ * @page: IOVA page
  *
  * Context: entered.
  * Return: as xs_engine_unmap().
  */
-bool xs_identity_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
+bool xs_identity_unmap_at_once(struct xs_engine *engine, u64 page);
 
 /**
  * xs_identity_unmap_all - unmap all pages of a bad unmap that are mapped, at once
  * @engine: engine
  * @page: first IOVA page, of the window
- * @pages: number of pages; may end above the window
+ * @pages: number of pages; they end in the table of words where they begin
+ * @misuse: the bad unmap; what has been found is noted
+ *
+ * Takes one mapping of each page.
  *
  * Context: entered.
- * Return: the first page that was mapped; 0 if none was.
  */
-u64 xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages);
+void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages,
+			   struct xs_misuse *misuse);
 
 /**
  * xs_identity_retry - ask the backend again to remove stuck pages of the window

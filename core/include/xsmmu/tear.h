@@ -112,10 +112,10 @@ void xs_tears_free(struct xs_engine *engine);
  * @iova: start in bytes
  * @pages: number of pages
  *
- * On return the device reaches none of the named pages that were mapped. A bad unmap is
- * counted, and the backend is told. If some named pages are not mapped, the batches of all CPUs
- * are flushed, because an earlier unmap of those pages may be deferred; the time grows with the
- * number of CPUs.
+ * On return the device reaches none of the named pages that were mapped, but those of the identity
+ * window that have other mappings. A bad unmap is counted, and the backend is told. If some named
+ * pages are not mapped, the batches of all CPUs are flushed, because an earlier unmap of those
+ * pages may be deferred; the time grows with the number of CPUs.
  *
  * Context: any.
  * Return: true if the pages are a torn mapping, or a mapping after all, so that the unmap was

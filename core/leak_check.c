@@ -21,29 +21,49 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 	xs_stats_add_immediate(sum, &sum->counts);
 }
 
-/*
- * A page is counted as mapped before its map returns, hence before its unmap. Reading in the
- * opposite order never sees an unmap without its map.
- */
+static u64 xs_mapped_pages(const struct xs_engine *engine)
+{
+	u64 pages = 0;
+
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+
+		pages += xs_load(&counts->maps) + xs_load(&counts->map_extra_pages) +
+			 xs_load(&counts->copied_maps);
+	}
+	return pages;
+}
+
+static u64 xs_unmapped_pages(const struct xs_engine *engine)
+{
+	u64 pages = 0;
+
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+
+		pages += xs_load(&counts->unmaps) + xs_load(&counts->unmap_extra_pages) +
+			 xs_load(&counts->copied_unmaps);
+	}
+	return pages;
+}
+
 s64 xs_engine_live_pages(const struct xs_engine *engine)
 {
-	u64 live = 0;
+	u64 unmapped = xs_unmapped_pages(engine);
 
-	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+	return (s64)(xs_mapped_pages(engine) - unmapped);
+}
 
-		live -= xs_load_acquire(&counts->unmaps);
-		live -= xs_load_acquire(&counts->unmap_extra_pages);
-		live -= xs_load_acquire(&counts->copied_unmaps);
-	}
-	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+/*
+ * A page is counted as mapped before its map returns, hence before its unmap. The counts have no
+ * order, but after the wait all maps that ended before are counted.
+ */
+bool xs_engine_is_balanced(struct xs_engine *engine)
+{
+	u64 unmapped = xs_unmapped_pages(engine);
 
-		live += xs_load_acquire(&counts->maps);
-		live += xs_load_acquire(&counts->map_extra_pages);
-		live += xs_load_acquire(&counts->copied_maps);
-	}
-	return (s64)live;
+	xs_ops(engine)->quiesce(xs_backend(engine));
+	return (s64)(xs_mapped_pages(engine) - unmapped) >= 0;
 }
 
 /* ---- mappings ---- */

@@ -12,8 +12,10 @@
  */
 static void check_balance(struct xs_group *group)
 {
-	if (xs_engine_live_pages(&group->backend.engine) >= 0 ||
-	    group->assignment.policy == xs_policy_find("strict"))
+	struct xs_engine *engine = &group->backend.engine;
+
+	if (group->assignment.policy == xs_policy_find("strict") ||
+	    xs_engine_live_pages(engine) >= 0 || xs_engine_is_balanced(engine))
 		return;
 	pr_err("group %d: bug: more pages were unmapped than mapped: the policy is now strict\n",
 	       iommu_group_id(group->iommu_group));
@@ -23,7 +25,9 @@ static void check_balance(struct xs_group *group)
 s64 xs_group_live(struct xs_group *group)
 {
 	lockdep_assert_held(&xs_mutex);
-	return xs_group_is_attached(group) ? xs_engine_live_pages(&group->backend.engine) : 0;
+	if (!xs_group_is_attached(group))
+		return 0;
+	return max_t(s64, xs_engine_live_pages(&group->backend.engine), 0);
 }
 
 void xs_group_sum(struct xs_group *group, struct xs_stats *sum)

@@ -1652,6 +1652,7 @@ static void check_leaks(struct world *world, s64 pages)
 
 	CHECK(xs_engine_leak_check(&world->engine, &sum) == 4);
 	xs_count(world->engine.counts, maps, (u64)pages);
+	CHECK(xs_engine_is_balanced(&world->engine) == (4 + pages >= 0));
 	CHECK(xs_engine_leak_check(&world->engine, &sum) == -XS_EILSEQ);
 	CHECK(world_warnings());
 	xs_count(world->engine.counts, maps, (u64)-pages);
@@ -1667,6 +1668,7 @@ static void leak_check(void)
 		mappings[i] = map(world, 1, MEMORY_COUNTED);
 	check_leaks(world, 1);
 	check_leaks(world, -3);
+	check_leaks(world, -5);
 	for (u32 i = 0; i < 4; i++)
 		driver_unmap(world, &mappings[i], false);
 	world_end(world);

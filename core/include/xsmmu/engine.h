@@ -706,9 +706,19 @@ s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum);
  * @engine: engine
  *
  * Context: any, also under traffic.
- * Return: the count. A negative count, also under traffic, is a broken invariant.
+ * Return: the count. Under traffic it misses calls that run meanwhile, and on a CPU that reorders
+ *   stores, such as arm64, it can be negative; see xs_engine_is_balanced().
  */
 s64 xs_engine_live_pages(const struct xs_engine *engine);
+
+/**
+ * xs_engine_is_balanced - test that no more pages were unmapped than mapped
+ * @engine: engine
+ *
+ * Context: may sleep; also under traffic.
+ * Return: false if an invariant is broken.
+ */
+bool xs_engine_is_balanced(struct xs_engine *engine);
 
 /**
  * xs_engine_next_mapping - find the next mapping, to name outstanding mappings

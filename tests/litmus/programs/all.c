@@ -4,5 +4,5 @@
 const struct ex_program *const *const ex_programs[] = {
 	model_programs, batch_programs, slot_programs, block_programs, policy_programs,
 	space_programs, timer_programs, map_programs, local_programs, magazine_programs, pool_programs,
-	stuck_programs, identity_programs, NULL
+	stuck_programs, identity_programs, count_programs, NULL
 };

@@ -18,5 +18,6 @@ extern const struct ex_program *const magazine_programs[];
 extern const struct ex_program *const pool_programs[];
 extern const struct ex_program *const stuck_programs[];
 extern const struct ex_program *const identity_programs[];
+extern const struct ex_program *const count_programs[];
 
 #endif

@@ -42,8 +42,8 @@ uninstall: ## remove what install has put there, but for rules that were changed
 
 # ---- of a checkout: the source archive has none of what follows ----
 
-packages: ## build the Debian packages xsmmu-dkms, xsmmu and xsmmu-trace, in results/packages
-	@$(python) -m xsmmu lab packages
+packages: ## build the Debian packages xsmmu-dkms, xsmmu and xsmmu-trace, in results/packages [ARCH=arm64]
+	@$(python) -m xsmmu lab packages $(if $(ARCH),--arch '$(ARCH)')
 
 dist: ## pack the sources of the last commit, without the lab, in results
 	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' tool/xsmmu/__init__.py) && mkdir -p results && \

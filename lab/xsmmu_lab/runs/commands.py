@@ -14,6 +14,7 @@ import click
 
 from xsmmu.errors import unknown_name
 from xsmmu.output import Commands
+from xsmmu_lab.arch import AMD64, ARCHES
 from xsmmu_lab.project import RESULTS
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
@@ -399,12 +400,16 @@ def allocators(
 
 
 @lab.command()
-def packages() -> None:
-    """Build the Debian packages xsmmu-dkms and xsmmu from the checkout, in results/packages.
+@click.option("--arch", type=click.Choice(tuple(ARCHES)), default=AMD64.name, show_default=True)
+def packages(arch: str) -> None:
+    """Build the Debian packages xsmmu-dkms, xsmmu and xsmmu-trace from the checkout, in results/packages.
+
+    Only xsmmu-trace depends on the architecture: for another one only it is built.
 
     \b
     Examples:
       xsmmu lab packages
+      xsmmu lab packages --arch arm64
     """
     from rich.console import Console
 
@@ -412,7 +417,7 @@ def packages() -> None:
     from xsmmu_lab.setup import packages as the_packages
 
     host.interrupt_on_sigterm()
-    for path in the_packages.copy(Console(stderr=True)):
+    for path in the_packages.copy(Console(stderr=True), ARCHES[arch]):
         click.echo(path)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from xsmmu.errors import UserError
+from xsmmu_lab.arch import AMD64, Arch
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import host
 from xsmmu_lab.setup.kernels import Kernel
@@ -216,14 +217,18 @@ def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Se
     return _build(root, files, (root.versions.get("coccinelle", ""),), patch.name, script).folder
 
 
-def packages(root: Root, files: dict[str, bytes], epoch_s: int) -> list[Path]:
+def packages(root: Root, files: dict[str, bytes], epoch_s: int, arch: Arch = AMD64) -> list[Path]:
     """The Debian packages of a source tree with a folder debian/, cached by content.
 
-    No file in the packages is younger than the epoch, so the same tree gives the same bytes.
+    No file in the packages is younger than the epoch, so the same tree gives the same bytes. For another architecture
+    than the host's only the packages that depend on it are built; the root has no tools to strip their programs.
     """
     tree = {f"source/{name}": content for name, content in files.items()}
     # Nothing is configured in a private root, so dpkg knows no installed package (-d).
-    script = f"cd source; chmod +x debian/rules; SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -b -d --no-sign"
+    command = f"SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -d --no-sign"
+    command += " -b" if arch == AMD64 else f" -B --host-arch={arch.name}"
+    strip = "" if arch == AMD64 else "DEB_BUILD_OPTIONS='nostrip nocheck' "
+    script = f"cd source; chmod +x debian/rules; {strip}{command}"
     build = _build(root, tree, (root.versions["debhelper"],), "the packages", script)
     return sorted(build.folder.glob("*.deb"))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from xsmmu_lab.arch import AMD64, Arch
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, replay, trace
 
@@ -37,7 +38,6 @@ def compiled(
     )
 
 
-def packaged() -> Path:
-    """xsmmu-model, a static program, as the package has it."""
-    arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
-    return build.by_make(trace.tools(), MODEL, "xsmmu-model", PARTS, arguments)
+def packaged(arch: Arch = AMD64) -> Path:
+    """xsmmu-model, as the package has it."""
+    return trace.packaged(MODEL, "xsmmu-model", PARTS, arch)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from xsmmu_lab.arch import AMD64, Arch
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, trace
 
@@ -62,18 +63,15 @@ def commands(source_dir: Path = PROJECT) -> Path:
     return trace.compiled("world-commands", files, (*FLAGS, "-O1"), parts=PARTS, source_dir=source_dir)
 
 
-def packaged() -> Path:
-    """xsmmu-replay, a static program, as the package has it."""
-    arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
-    parts = (REPLAY, ENGINE, trace.FORMAT, "core", *SEEN)
-    return build.by_make(trace.tools(), REPLAY, "xsmmu-replay", parts, arguments)
+def packaged(arch: Arch = AMD64) -> Path:
+    """xsmmu-replay, as the package has it."""
+    return trace.packaged(REPLAY, "xsmmu-replay", (REPLAY, ENGINE, trace.FORMAT, "core", *SEEN), arch)
 
 
-def packaged_counting() -> Path:
-    """xsmmu-replay-lines, a static program, as the package has it."""
-    arguments = ("CC=gcc-14", "CFLAGS=-O2 -s")
+def packaged_counting(arch: Arch = AMD64) -> Path:
+    """xsmmu-replay-lines, as the package has it."""
     parts = (REPLAY, ENGINE, COUNT, trace.FORMAT, "core", *SEEN, *COUNTED)
-    return build.by_make(trace.tools(), REPLAY, LINES, parts, arguments)
+    return trace.packaged(REPLAY, LINES, parts, arch)
 
 
 def writer() -> Path:

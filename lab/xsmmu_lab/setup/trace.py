@@ -38,11 +38,15 @@ def reader_and_writer(source_dir: Path = PROJECT) -> list[str]:
     return [f"{FORMAT}/{name}" for name in names if (source_dir / FORMAT / name).exists()]
 
 
-def recorder(source_dir: Path = PROJECT, arch: Arch = AMD64) -> Path:
-    """xsmmu-record, a static program, as the package has it."""
+def packaged(folder: str, program: str, parts: Sequence[str], arch: Arch, source_dir: Path = PROJECT) -> Path:
+    """A static program of a folder with a Makefile, as the package for an architecture has it."""
     arguments = ("CLANG=clang-19", "BPFTOOL=/usr/sbin/bpftool", f"CC={arch.cross}gcc-14", "CFLAGS=-O2 -s")
-    parts = (RECORD, FORMAT, ENGINE)
-    return build.by_make(tools(arch), RECORD, "xsmmu-record", parts, arguments, source_dir)
+    return build.by_make(tools(arch), folder, program, parts, arguments, source_dir)
+
+
+def recorder(source_dir: Path = PROJECT, arch: Arch = AMD64) -> Path:
+    """xsmmu-record, as the package has it."""
+    return packaged(RECORD, "xsmmu-record", (RECORD, FORMAT, ENGINE), arch, source_dir)
 
 
 def compiled(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import subprocess
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,31 @@ def test_the_first_events_are_counted(player: Player, tmp_path: Path) -> None:
     whole = player(file, "fused", "--counts", "1000000")
     assert whole["lines"]["pages_unmapped"] == 1000
     assert "lines" not in player(file, "fused")
+
+
+def test_pages_are_those_of_the_counted_events(player: Player, tmp_path: Path) -> None:
+    """What is unmapped between the passes of a repeated recording is not counted."""
+    file = polls(1000, 64).write(tmp_path / "a")
+    once, again = (player(file, "fused", "--counts", "200", *words) for words in ((), ("--repeat", "3")))
+    assert (once["pages_unmapped"], again["pages_unmapped"]) == (64 + 7, 64 + 64)
+    assert once["lines"] == again["lines"]
+    assert once["lines"]["pages_unmapped"] == 64 + 7
+
+
+def test_memory_is_limited(player: Player, tmp_path: Path) -> None:
+    """That of the engine, too, although its address space is larger than the limit."""
+    made = Recording()
+    for device in range(300):
+        made.map(device + 1, device=device)
+    file = made.write(tmp_path / "a", HEADER | {"cpus": 64})
+    argv = [str(player.program), str(file), "--policy", "copy", "--counts", "9999"]
+    for limit, said in (
+        ("", "of address space: raise the limit"),
+        (":unlimited", "no memory for an engine of 64 CPUs"),
+    ):
+        words = ["prlimit", f"--as={256 << 20}{limit}", *argv]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 3 and said in done.stderr
 
 
 def test_one_cpu_has_no_transfers(player: Player, tmp_path: Path) -> None:

@@ -29,19 +29,30 @@ extern u64 hooks_stack_top;
 
 const bool count_can = true;
 
-struct lines_tally lines_tally;
-bool tally_on;
-struct tally_stretches tally_stretches;
+/* Bytes of the arena that the engine may use. */
+static u64 room = ARENA_BYTES;
 
-/* The arena is address space, of which little becomes memory: it must not use up the limit. */
-static void allow(u64 bytes)
+/* Pages that were unmapped while accesses were counted. */
+static u64 pages, pages_before;
+
+/*
+ * The arena and the states of its lines are address space, of which little becomes memory: they
+ * must not use up the limit. Half of the limit is for them, and half for the rest of a replay.
+ */
+static void allow(void)
 {
+	u64 line_bytes = LINE_BYTES + sizeof(struct line), half;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
 		return;
-	limit.rlim_cur += bytes;
-	setrlimit(RLIMIT_AS, &limit);
+	half = limit.rlim_cur / 2;
+	if (half / line_bytes * LINE_BYTES < room)
+		room = half / line_bytes * LINE_BYTES;
+	limit.rlim_cur = half + (ARENA_BYTES >> LINE_LG2) * line_bytes;
+	if (setrlimit(RLIMIT_AS, &limit))
+		replay_stop("counts of transfers need %llu GiB of address space: raise the limit (ulimit -v)",
+			    (unsigned long long)limit.rlim_cur >> 30);
 }
 
 void count_init(void)
@@ -49,7 +60,7 @@ void count_init(void)
 	if (replay.options.cpus > CPUS_MAX)
 		replay_stop("transfers of lines can be counted of at most %u CPUs, and the recording has %u",
 			    CPUS_MAX, replay.options.cpus);
-	allow(ARENA_BYTES + (ARENA_BYTES >> LINE_LG2) * sizeof(struct line));
+	allow();
 	arena_init();
 	hooks_stack_top = (u64)__builtin_frame_address(0) + STACK_BYTES;
 }
@@ -57,16 +68,23 @@ void count_init(void)
 void count_begin(void)
 {
 	tally_on = replay.options.counts;
+	pages_before = tally.pages_unmapped;
 }
 
 void count_end(void)
 {
 	tally_on = false;
+	pages += tally.pages_unmapped - pages_before;
 }
 
 void *count_alloc(size_t bytes)
 {
-	return arena_alloc(bytes);
+	u8 *got = arena_alloc(bytes);
+
+	if ((u64)(got - arena_base) + bytes <= room)
+		return got;
+	arena_free(got, bytes);
+	return NULL;
 }
 
 void count_free(void *memory, size_t bytes)
@@ -74,60 +92,12 @@ void count_free(void *memory, size_t bytes)
 	arena_free(memory, bytes);
 }
 
-/* ---- what sim/scale calls ---- */
-
-void tally_event(enum line_class class, enum line_event event, u64 pc)
-{
-	(void)pc;
-	lines_tally.events[class][event]++;
-}
-
-enum line_event tally_read(struct line *line, enum line_class class, u64 pc)
-{
-	enum line_event event = line_read(line, running_cpu);
-
-	tally_event(class, event, pc);
-	return event;
-}
-
-enum line_event tally_write(struct line *line, enum line_class class, u64 pc)
-{
-	enum line_event event = line_write(line, running_cpu);
-
-	tally_event(class, event, pc);
-	return event;
-}
-
-/* Not called, as the platform here has other locks. */
-
-void tally_lock(struct tally_locks *locks, u64 address, bool fetched)
-{
-	(void)address;
-	locks->taken++;
-	locks->fetched += fetched;
-}
-
-void tally_unlock(u64 address)
-{
-	(void)address;
-}
-
-void tally_stretch_begin(struct tally_stretch *stretch)
-{
-	stretch->depth++;
-}
-
-void tally_stretch_end(struct tally_stretch *stretch)
-{
-	stretch->depth--;
-}
-
 /* ---- the report ---- */
 
 void count_print(void)
 {
 	const u64 *events = lines_tally.events[LINE_ENGINE];
-	u64 pages = tally.pages_unmapped, all = 0;
+	u64 all = 0;
 
 	json_open("lines");
 	json_number("events", replay.number);

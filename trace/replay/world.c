@@ -23,8 +23,6 @@
 #define SHRINK_NS	10000000000ULL
 #define NEVER		(~0ULL)
 
-u32 running_cpu;
-
 static struct world *worlds[REPLAY_DEVICES];
 static u32 world_end;
 

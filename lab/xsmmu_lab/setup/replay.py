@@ -23,7 +23,10 @@ SEEN: Final = (CHECKS, "sim/world/event.h", "sim/world/sim.h")
 """Of the simulated world, what a replay has."""
 COUNTED: Final = tuple(
     f"sim/scale/{name}"
-    for name in ("arena.c", "arena.h", "hooks.c", "hooks.h", "line.c", "line.h", "platform_scale.h", "tally.h")
+    for name in (
+        *("arena.c", "arena.h", "hash_map.c", "hash_map.h", "hooks.c", "hooks.h", "line.c", "line.h"),
+        *("platform_scale.h", "tally.c", "tally.h"),
+    )
 )
 """Of sim/scale, what trace/count has."""
 PARTS: Final = ("core", "trace", *SEEN, "tests/trace")

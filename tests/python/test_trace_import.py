@@ -172,6 +172,24 @@ def test_physical_addresses_are_permuted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("trace_cmd")
+def test_most_buffers_tell_whether_addresses_are_physical(tmp_path: Path) -> None:
+    """A bounce buffer has another address than the buffer; of a device without buffers nothing is known."""
+    places = [n * FRAME + 0x5000 for n in range(1, 200)]
+    coherent: dict[str, Any] = {"device": NIC, "dma_addr": 77 * FRAME, "size": 4096, "virt_addr": 9}
+    events = [mapped(n, place, place + 7 * FRAME * (n == 3), device=DISK) for n, place in enumerate(places)]
+    found, recording, _ = imported(tmp_path, [*events, Traced(500, "dma/dma_alloc", coherent)])
+    assert [each["physical"] for each in recording.header["devices"]] == [True, True]
+    assert sum(event.iova >> 21 == n + 1 for n, event in enumerate(found[:-1])) < 20
+    assert found[-1].iova & (FRAME - 1) == 0 and found[-1].iova != 77 * FRAME
+    (tmp_path / "b").mkdir()
+    # By chance an IOVA is the physical address.
+    events = [mapped(n, place, 0x9000 if n else place) for n, place in enumerate(places)]
+    found, recording, _ = imported(tmp_path / "b", events)
+    assert not recording.header["devices"][0]["physical"]
+    assert found[1].iova == 0x9000
+
+
+@pytest.mark.usefixtures("trace_cmd")
 @pytest.mark.parametrize("task", [": dma_map_page:", "-1 [0] 1.1: a: ", "a\nb", "é"])
 def test_a_task_cannot_hide_events(task: str, tmp_path: Path) -> None:
     events = [mapped(10, FRAME, 0x9000), unmapped(20, 0x9000, task=task), mapped(30, FRAME, 0x9000)]
@@ -259,9 +277,68 @@ def test_bad_files(tmp_path: Path) -> None:
     assert "pages of 16384 bytes" in refused(file, out).message
     assert "no event of dma or iommu" in refused(trace_dat.write(file, [Traced(1, "sched/map", {})]), out).message
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
+    file = trace_dat.write(file, [mapped(1, FRAME, 0x9000)])
+    for folder in (Path(), Path("/")):
+        assert "is a folder: name a new file in it" in refused(file, folder).message
     out.write_text("mine")
     assert "exists" in refused(trace_dat.write(file, [mapped(1, FRAME, 0x9000)]), out).message
     assert out.read_text() == "mine"
+
+
+@pytest.mark.usefixtures("trace_cmd")
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        (
+            b"signed:0",
+            b"signed:1",
+            "an event dma_map_page of CPU 1 at 0.000000002 s has size=-4096: the file is damaged",
+        ),
+        (b"u64 dma_addr;", b"u16 dma_addr[4];", "has dma_addr=ARRAY[00, 90, 00, 00, 00, 00, 00, 00]: the file is"),
+        (b"u64 dma_addr;", b"u64 address;", "has no dma_addr: the file is damaged, or of a newer kernel: record again"),
+        (b"u64[] phys_addrs;", b"u32 phys_addrs;", "an event dma_map_sg of CPU 0 at 0.000000001 s has phys_addrs="),
+        (b" dma_addrs;", b" addresses;", "an event dma_map_sg of CPU 0 at 0.000000001 s has no dma_addrs: the file"),
+    ],
+)
+def test_fields_as_no_kernel_writes_them(
+    good: bytes, bad: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file describes its own fields."""
+    values: dict[str, Any] = {
+        "device": NIC,
+        "phys_addrs": [FRAME],
+        "dma_addrs": [0x9000],
+        "lengths": [512],
+        "full_nents": 1,
+        "dir": 1,
+    }
+    events = [Traced(1, "dma/dma_map_sg", values), mapped(2, FRAME, 0x9000, (1 << 64) - 4096, cpu=1)]
+    right = trace_dat._format
+    monkeypatch.setattr(trace_dat, "_format", lambda number, name: right(number, name).replace(good, bad))
+    error = refused(trace_dat.write(tmp_path / "a", events), tmp_path / "b")
+    assert said in error.message and error.code == "bad-recording"
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("CPU:65535 [7 EVENTS DROPPED]", "an event of CPU 65535 at 0 ns, which no kernel writes"),
+        ("  a-1   [99999]  1.000000000: map:  iova=0 paddr=0 size=1", "an event of CPU 99999 at 1000000000 ns"),
+        ("  a-1   [000]  99999999999.000000000: map:  iova=0 paddr=0 size=1", "of CPU 0 at 99999999999000000000 ns"),
+        (f"CPU:1 [{1 << 64} EVENTS DROPPED]", "an event of CPU 1 at 0 ns"),
+    ],
+)
+def test_numbers_that_do_not_fit(line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a program that prints what no kernel has written."""
+    program = tmp_path / "bin/trace-cmd"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho cpus=1\necho '{line}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    file = trace_dat.write(tmp_path / "a", [mapped(1, FRAME, 0x9000)])
+    error = refused(file, tmp_path / "b")
+    assert said in error.message and error.code == "bad-recording"
 
 
 @pytest.mark.parametrize("flags", ["", "-0x0", " d..1.", "-.....  d..1."])

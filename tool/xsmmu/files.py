@@ -61,6 +61,8 @@ def complete(out: Path) -> Iterator[Path]:
 
     Open a file by mode "x": then no link at either name is followed, not even one that leads nowhere.
     """
+    if not out.name:
+        raise UserError(f"{out} is a folder: name a new file in it")
     part = out.with_name(f"{out.name}.part")
     _free(out, "remove it, or choose another name")
     _free(part, "from a run that did not end: remove it")

@@ -42,6 +42,8 @@ _NO_DIRECTION: Final = 0
 _PAGE_SHIFT: Final = 12
 _FRAME_SHIFT: Final = 21
 _FRAMES_ALL: Final = 1 << 40
+_END: Final = 1 << 64
+_DEVICES: Final = 1 << 16
 
 _MAGIC: Final = b"\x17\x08\x44tracing"
 
@@ -84,15 +86,37 @@ class Traced(NamedTuple):
     fields: dict[str, str]
     number: int = 0
 
-    def value(self, name: str) -> int:
-        """A number; 0 if the tracepoint has no such field."""
-        return int(self.fields.get(name) or "0", 0)
+    def value(self, name: str, without: int | None = None) -> int:
+        """A number; `without` if the tracepoint has no such field."""
+        if without is not None and name not in self.fields:
+            return without
+        try:
+            found = int(self.fields[name], 0)
+        except (KeyError, ValueError):
+            found = -1
+        if not 0 <= found < _END:
+            raise self.wrong(name)
+        return found
 
     def values(self, name: str, size: int) -> list[int]:
         """An array of numbers, which is printed as bytes."""
-        found = self.fields.get(name, "")
-        data = bytes.fromhex(found.removeprefix("ARRAY[").removesuffix("]").replace(",", " "))
+        text = self.fields.get(name, "")
+        try:
+            data = bytes.fromhex(text.removeprefix("ARRAY[").removesuffix("]").replace(",", " "))
+        except ValueError:
+            data = b""
+        if not text.startswith("ARRAY[") or len(data) % size:
+            raise self.wrong(name)
         return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+
+    def wrong(self, name: str) -> UserError:
+        """An error: a field is not as a kernel writes it."""
+        found = f"{name}={shown(self.fields[name])}" if name in self.fields else f"no {name}"
+        return UserError(
+            f"an event {self.name} of CPU {self.cpu} at {self.ns / 1e9:.9f} s has {found}: the file is damaged, or of "
+            "a newer kernel: record again, or update xsmmu",
+            code="bad-recording",
+        )
 
 
 def _is_ours(name: str, fields: dict[str, str]) -> bool:
@@ -102,6 +126,16 @@ def _is_ours(name: str, fields: dict[str, str]) -> bool:
     return (name == "map" and fields.keys() >= {"iova", "paddr", "size"}) or (
         name == "unmap" and fields.keys() >= {"iova", "size", "unmapped_size"}
     )
+
+
+def _within(event: Traced) -> Traced:
+    """The event; an error if it does not fit the format of recordings."""
+    if event.cpu >= EVERY_CPU or event.ns >= _END or event.number >= _END:
+        raise UserError(
+            f"the file has an event of CPU {event.cpu} at {event.ns} ns, which no kernel writes: record again",
+            code="bad-recording",
+        )
+    return event
 
 
 def _report(file: Path) -> Iterator[Traced]:
@@ -122,13 +156,13 @@ def _report(file: Path) -> Iterator[Traced]:
             begun = process.stdout.readline().startswith("cpus=")
             for line in process.stdout if begun else ():
                 if found := _DROPPED.match(line):
-                    yield Traced(last, int(found[1]), "", {}, int(found[2] or 0))
+                    yield _within(Traced(last, int(found[1]), "", {}, int(found[2] or 0)))
                 elif (found := _LINE.match(line)) and (found[4] in _POINTS or found[4] in ("map", "unmap")):
                     fields = dict(_FIELD.findall(found[5]))
                     # The report merges CPUs by time; clocks of CPUs may differ.
                     last = max(last, int(found[2]) * 10**9 + int(found[3]))
                     if _is_ours(found[4], fields):
-                        yield Traced(last, int(found[1]), found[4], fields)
+                        yield _within(Traced(last, int(found[1]), found[4], fields))
         except GeneratorExit:
             process.kill()
             raise
@@ -161,9 +195,9 @@ class Facts:
 
     devices: dict[str, int] = field(default_factory=dict)
     """Numbers of the devices by name."""
-    other_address: set[str] = field(default_factory=set)
-    """Devices with a buffer at another address than the physical one."""
-    mapped: set[str] = field(default_factory=set)
+    physical: Counter[str] = field(default_factory=Counter)
+    """Buffers of a device that have their physical address."""
+    mapped: Counter[str] = field(default_factory=Counter)
     points: Counter[str] = field(default_factory=Counter)
     cpus: int = 1
     memory_end: int = 1
@@ -175,8 +209,12 @@ class Facts:
         return not self.devices
 
     def is_physical(self, device: str) -> bool:
-        """Whether all addresses of a device are physical."""
-        return device in self.mapped and device not in self.other_address
+        """Whether the addresses of a device are physical ones, as far as known.
+
+        Those of bounce buffers are physical, too, and not of the buffer; so most decide. Of a device that has mapped no
+        buffer nothing is known, and its addresses are treated as physical.
+        """
+        return 2 * self.physical[device] >= self.mapped[device]
 
 
 def facts_of(file: Path) -> Facts:
@@ -190,21 +228,23 @@ def facts_of(file: Path) -> Facts:
             continue
         facts.points[event.name] += 1
         if event.name not in _POINTS:
-            facts.memory_end = max(facts.memory_end, event.value("paddr") + event.value("size"))
+            if event.name == "map":
+                facts.memory_end = max(facts.memory_end, event.value("paddr") + event.value("size"))
             continue
         device = event.fields["device"]
         facts.devices.setdefault(device, len(facts.devices))
         for phys, iova, size in _pairs(event):
             if not _is_mmio(event):
                 facts.memory_end = max(facts.memory_end, phys + size)
-            facts.mapped.add(device)
-            if phys != iova:
-                facts.other_address.add(device)
+            facts.mapped[device] += 1
+            facts.physical[device] += phys == iova
+        if len(facts.devices) > _DEVICES:
+            raise UserError(f"the file has more than {_DEVICES:,} devices: record again", code="bad-recording")
     return facts
 
 
 def _is_mmio(event: Traced) -> bool:
-    return "_resource" in event.name or bool(event.value("attrs") & _DMA_ATTR_MMIO)
+    return "_resource" in event.name or bool(event.value("attrs", 0) & _DMA_ATTR_MMIO)
 
 
 def _pairs(event: Traced) -> Iterator[tuple[int, int, int]]:
@@ -220,7 +260,8 @@ class Identities:
     """A random permutation of 2 MiB frames, of which only those in use are drawn."""
 
     def __init__(self, memory_end: int) -> None:
-        self.frames = 1 << max(1, ((memory_end - 1) >> _FRAME_SHIFT).bit_length())
+        frames = min(memory_end - 1, (_FRAMES_ALL << _FRAME_SHIFT) - 1) >> _FRAME_SHIFT
+        self.frames = 1 << max(1, frames.bit_length())
         self._drawn: dict[int, int] = {}
         self._taken: set[int] = set()
 
@@ -308,7 +349,7 @@ class _Importer:
             self.pages["unmapped"] += _pages(iova, size)
 
     def _flags(self, event: Traced) -> int:
-        attrs = event.value("attrs")
+        attrs = event.value("attrs", 0)
         return (
             event.value("dir") & 3
             | (_SKIP_SYNC if attrs & _DMA_ATTR_SKIP_CPU_SYNC else 0)
@@ -316,25 +357,26 @@ class _Importer:
         )
 
     def _call(self, event: Traced, kind: int) -> None:
-        iova = event.value("addr") if kind == _UNMAP else event.value("dma_addr")
-        size, phys, flags = event.value("size"), event.value("phys_addr"), self._flags(event)
+        if "dma_addrs" in event.fields:
+            iova, size = next(iter(event.values("dma_addrs", 8)), 0), sum(event.values("lengths", 4))
+        else:
+            iova, size = event.value("addr" if kind == _UNMAP else "dma_addr"), event.value("size")
+        phys, flags = event.value("phys_addr") if kind == _MAP else 0, self._flags(event)
         failed = kind == _MAP and iova == _MAPPING_ERROR
         if kind == _ALLOC and "virt_addr" in event.fields:
             failed = not event.value("virt_addr")
-        if event.fields.get("dma_addrs"):
-            iova, size = next(iter(event.values("dma_addrs", 8)), 0), sum(event.values("lengths", 4))
         if failed:
             iova, flags = 0, flags | _FAILED
         if kind in (_ALLOC, _FREE):
             # The direction of coherent memory says nothing, and no recorder has it.
-            flags, phys = flags & ~3, 0
-        self._put(event, kind, iova=iova, phys=phys if kind == _MAP else 0, size=size, flags=flags)
+            flags &= ~3
+        self._put(event, kind, iova=iova, phys=phys, size=size, flags=flags)
 
     def _list(self, event: Traced) -> None:
         """A list and its entries; of entries that were merged for the device, pages and sizes are not known."""
-        pages, iovas = event.values("phys_addrs", 8), event.values("dma_addrs", 8)
-        sizes, flags = event.values("lengths", 4), self._flags(event)
         failed = event.name == "dma_map_sg_err"
+        pages, flags = event.values("phys_addrs", 8), self._flags(event)
+        iovas, sizes = ([], []) if failed else (event.values("dma_addrs", 8), event.values("lengths", 4))
         count = len(pages)
         first = iovas[0] if iovas else 0
         flags |= _FAILED if failed else 0
@@ -344,7 +386,7 @@ class _Importer:
             size = sizes[at] if has else 0
             self._put(event, _ENTRY, iova=iovas[at] if has else 0, phys=phys, size=size, span=size, flags=flags)
         # The kernel tells of 128 entries.
-        if (rest := event.value("full_nents") - count) > 0:
+        if (rest := event.value("full_nents", 0) - count) > 0:
             self._put(event, LOST, size=rest)
 
     def _count_iommu(self, event: Traced) -> None:

@@ -10,8 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from xsmmu.errors import UserError
 from xsmmu.files import complete
-from xsmmu.trace import BLOCK_EVENTS, EVENTS, FIELDS, HEAD, HEADER, MAGIC, SUMMARY, UNIT_BITS, VERSION, library
+from xsmmu.trace import (
+    BLOCK_EVENTS,
+    EVENTS,
+    FIELDS,
+    HEAD,
+    HEADER,
+    MAGIC,
+    PLAIN_MAX,
+    SUMMARY,
+    UNIT_BITS,
+    VERSION,
+    library,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +87,8 @@ class Writer:
         self._events: list[tuple[int, ...]] = []
 
     def _block(self, kind: int, count: int, contents: bytes) -> None:
+        if len(contents) > PLAIN_MAX:
+            raise UserError("a header or summary of more than 8 MiB: record fewer devices", code="bad-recording")
         frame = self._zstd.compress(contents)
         head = (MAGIC, VERSION, kind, self._sequence, count, len(contents), len(frame), zlib.crc32(frame))
         start = HEAD.pack(*head, 0)[:-4]

@@ -2,6 +2,7 @@
 /* See cpu.h. */
 #include <stdlib.h>
 
+#include "core.h"
 #include "count.h"
 #include "cpu.h"
 #include "dma.h"
@@ -9,7 +10,6 @@
 #include "model.h"
 #include "net.h"
 #include "nic.h"
-#include "run.h"
 #include "send.h"
 
 #define SLICE_NS	2000u
@@ -19,8 +19,6 @@ enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
 
 /*
  * struct core - a core
- * @free_ns:	end of the slice in progress
- * @wake_ns:	time of the next RUN_CORE that counts; 0: none
  * @polling:	NAPI is scheduled
  * @poll_ns:	the poll begins no earlier
  * @phase:	of the poll
@@ -33,8 +31,6 @@ enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
  * @sent:	packets whose buffers are mapped, oldest first; a ring
  */
 struct core {
-	u64 free_ns;
-	u64 wake_ns;
 	bool polling;
 	u64 poll_ns;
 	enum phase phase;
@@ -62,20 +58,6 @@ void cpu_init(void)
 	}
 }
 
-static void wake(u32 at, u64 ns)
-{
-	struct core *core = &cores[at];
-
-	if (ns < core->free_ns)
-		ns = core->free_ns;
-	if (ns < model.now_ns)
-		ns = model.now_ns;
-	if (core->wake_ns && core->wake_ns <= ns)
-		return;
-	core->wake_ns = ns;
-	run_at(ns, RUN_CORE, at);
-}
-
 void cpu_completion(u32 at, u64 ns)
 {
 	struct core *core = &cores[at];
@@ -86,7 +68,7 @@ void cpu_completion(u32 at, u64 ns)
 	core->poll_ns = ns + model.params.moderation_ns;
 	counts.interrupts++;
 	nic_interrupt(at);
-	wake(at, core->poll_ns);
+	core_wake(at, core->poll_ns);
 }
 
 void cpu_wake_application(u32 at, u64 ns, u32 flow)
@@ -95,7 +77,7 @@ void cpu_wake_application(u32 at, u64 ns, u32 flow)
 	u32 place = (core->flow_first + core->flow_count++) % applications;
 
 	core->flows[place] = flow;
-	wake(at, ns);
+	core_wake(at, ns);
 }
 
 static void enlarge(struct core *core)
@@ -121,17 +103,6 @@ void cpu_sent(u32 at, u64 ns, struct cpu_sent sent)
 	sent.ns = ns;
 	core->sent[place] = sent;
 	cpu_completion(at, ns);
-}
-
-u64 cpu_free_at(u32 at)
-{
-	return cores[at].free_ns > model.now_ns ? cores[at].free_ns : model.now_ns;
-}
-
-void cpu_charge(u32 at, u64 ns)
-{
-	counts.busy_ns += ns - cpu_free_at(at);
-	cores[at].free_ns = ns;
 }
 
 /* ---- polls ---- */
@@ -269,14 +240,8 @@ void cpu_run(u32 at)
 	u64 ns = model.now_ns;
 	bool polls;
 
-	if (core->wake_ns != ns)
+	if (!core_begin(at))
 		return;
-	core->wake_ns = 0;
-	running_cpu = at;
-	if (core->free_ns > ns) {
-		wake(at, core->free_ns);
-		return;
-	}
 	polls = polls_now(core);
 	if (polls)
 		while (core->polling && core->poll_ns <= ns && ns < model.now_ns + SLICE_NS)
@@ -284,10 +249,9 @@ void cpu_run(u32 at)
 	else if (core->flow_count)
 		ns = application(core, ns);
 	take_turns(core, polls, ns - model.now_ns);
-	counts.busy_ns += ns - model.now_ns;
-	core->free_ns = ns;
+	core_end(at, ns);
 	if (core->flow_count || (core->polling && core->poll_ns <= ns))
-		wake(at, ns);
+		core_wake(at, ns);
 	else if (core->polling)
-		wake(at, core->poll_ns);
+		core_wake(at, core->poll_ns);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Cores. Core i polls queue i (NAPI) and runs the applications of the queue's flows. A completion
- * while the core does not poll raises an interrupt, after moderation_ns. Polls go before
- * applications until they have had the core for softirq_us; then ksoftirqd competes, and an
- * application that can run has the core for app_slice_us.
+ * Cores with a NIC; core.h has their time. Core i polls queue i (NAPI) and runs the applications
+ * of the queue's flows. A completion while the core does not poll raises an interrupt, after
+ * moderation_ns. Polls go before applications until they have had the core for softirq_us; then
+ * ksoftirqd competes, and an application that can run has the core for app_slice_us.
  *
  * A core works in slices of a few packets, so the order of events on two cores may be wrong by the
  * length of a slice, some us.
@@ -40,9 +40,5 @@ struct cpu_sent {
 
 /* The NIC has sent a packet; CPUs see the completion from @ns on. */
 void cpu_sent(u32 core, u64 ns, struct cpu_sent sent);
-
-/* Returns the time at which the core is free; the core is busy with something else until @ns. */
-u64 cpu_free_at(u32 core);
-void cpu_charge(u32 core, u64 ns);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See drive.h. */
+#include "core.h"
 #include "count.h"
 #include "dma.h"
 #include "drive.h"
@@ -52,12 +53,10 @@ struct drive {
  * struct core - a core
  * @done:	requests with a completion, the earliest first
  * @fresh:	requests of the core's jobs to be submitted
- * @wake_ns:	time of the next event that counts; 0: none
  * @rings, @visits: IOVA pages of the rings, and entries used so far
  */
 struct core {
 	struct list done, fresh;
-	u64 free_ns, wake_ns;
 	u64 rings[2 * RING_PAGES];
 	u64 visits;
 };
@@ -116,28 +115,6 @@ void drive_map_rings(void)
 	}
 }
 
-static void wake(u32 at, u64 ns)
-{
-	struct core *core = &cores[at];
-
-	ns = later(later(ns, core->free_ns), model.now_ns);
-	if (core->wake_ns && core->wake_ns <= ns)
-		return;
-	core->wake_ns = ns;
-	run_at(ns, RUN_DRIVE_CORE, at);
-}
-
-u64 drive_free_at(u32 at)
-{
-	return later(cores[at].free_ns, model.now_ns);
-}
-
-void drive_charge(u32 at, u64 ns)
-{
-	counts.busy_ns += ns - drive_free_at(at);
-	cores[at].free_ns = ns;
-}
-
 void drive_init(void)
 {
 	const struct model_params *params = &model.params;
@@ -152,7 +129,7 @@ void drive_init(void)
 	}
 	for (u32 i = 0; i < params->cores; i++)
 		if (cores[i].fresh.count)
-			wake(i, 1 + model_random(START_NS));
+			core_wake(i, 1 + model_random(START_NS));
 }
 
 /* ---- drives ---- */
@@ -230,7 +207,7 @@ void drive_served(u32 number)
 		request->done_ns += model.params.moderation_ns;
 	}
 	push(&core->done, number);
-	wake(at, request->done_ns);
+	core_wake(at, request->done_ns);
 	drive->serving--;
 	drive_next(request->drive);
 }
@@ -330,23 +307,16 @@ void drive_core(u32 at)
 	u64 ns = model.now_ns;
 	u32 count;
 
-	if (core->wake_ns != ns)
+	if (!core_begin(at))
 		return;
-	core->wake_ns = 0;
-	running_cpu = at;
-	if (core->free_ns > ns) {
-		wake(at, core->free_ns);
-		return;
-	}
 	count = visible(core, ns);
 	if (count)
 		ns = dma_poll_end(complete(core, ns, count));
 	else if (core->fresh.count)
 		ns = submit(ns, pop(&core->fresh));
-	counts.busy_ns += ns - model.now_ns;
-	core->free_ns = ns;
+	core_end(at, ns);
 	if (core->fresh.count)
-		wake(at, ns);
+		core_wake(at, ns);
 	else if (core->done.count)
-		wake(at, later(ns, requests[core->done.first].done_ns));
+		core_wake(at, later(ns, requests[core->done.first].done_ns));
 }

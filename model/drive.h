@@ -27,8 +27,4 @@ void drive_next(u32 drive);
 void drive_served(u32 request);
 void drive_core(u32 core);
 
-/* As cpu_free_at() and cpu_charge(). */
-u64 drive_free_at(u32 core);
-void drive_charge(u32 core, u64 ns);
-
 #endif

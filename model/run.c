@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See run.h. */
+#include "core.h"
 #include "count.h"
 #include "cpu.h"
 #include "dma.h"
@@ -28,10 +29,15 @@ void run_at(u64 ns, enum run_kind kind, u32 at)
 /* A timer of the DMA API has the core when the core is free, and keeps it until its end. */
 static void timer(u32 cpu)
 {
+	core_charge(cpu, dma_timer(core_free_at(cpu), cpu));
+}
+
+static void look_for_work(u32 core)
+{
 	if (model.params.jobs)
-		drive_charge(cpu, dma_timer(drive_free_at(cpu), cpu));
+		drive_core(core);
 	else
-		cpu_charge(cpu, dma_timer(cpu_free_at(cpu), cpu));
+		cpu_run(core);
 }
 
 static void dispatch(const struct event *event)
@@ -59,7 +65,7 @@ static void dispatch(const struct event *event)
 		queue_run();
 		break;
 	case RUN_CORE:
-		cpu_run(event->at);
+		look_for_work(event->at);
 		break;
 	case RUN_DMA_TIMER:
 		timer(event->at);
@@ -78,9 +84,6 @@ static void dispatch(const struct event *event)
 		break;
 	case RUN_DRIVE_SERVED:
 		drive_served(event->at);
-		break;
-	case RUN_DRIVE_CORE:
-		drive_core(event->at);
 		break;
 	case RUN_END:
 		break;
@@ -116,6 +119,7 @@ static void init(void)
 	walk_init();
 	queue_init();
 	dma_init();
+	core_init();
 	if (model.params.jobs)
 		drive_map_rings();
 	else

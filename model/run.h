@@ -21,7 +21,6 @@ enum run_kind {
 	RUN_SEND_TIMER,	/* stream */
 	RUN_DRIVE,	/* drive: a request has come, or another has ended */
 	RUN_DRIVE_SERVED, /* request */
-	RUN_DRIVE_CORE,	/* core: the core looks for requests */
 	RUN_END,	/* nothing: a part of the run ends */
 };
 

@@ -6,6 +6,7 @@
 #include "net.h"
 #include "nic.h"
 #include "packet.h"
+#include "records.h"
 #include "run.h"
 #include "send.h"
 
@@ -93,7 +94,6 @@ struct ack {
 	u32 flow;
 	bool answers;
 	u32 received, right, highest;
-	u32 next_spare;
 };
 
 static struct flow *flows;
@@ -106,8 +106,12 @@ static u32 *senders;	/* flows with packets for the wire; a ring */
 static u32 sender_first, sender_count;
 static u64 outstanding;	/* packets sent and not read */
 
-static struct ack *acks;
-static u32 ack_count, ack_room, spare_ack;
+static struct records acks;
+
+static struct ack *ack_at(u32 number)
+{
+	return (struct ack *)acks.memory + number;
+}
 
 static u32 at(u32 seq)
 {
@@ -338,7 +342,7 @@ static void scan(struct flow *flow, u32 highest)
 
 void net_ack_arrives(u32 number)
 {
-	struct ack *ack = &acks[number];
+	const struct ack *ack = ack_at(number);
 	struct flow *flow = &flows[ack->flow];
 	u32 packets = ack->received > flow->acked ? ack->received - flow->acked : 0;
 	u32 delivered = flow->delivered;
@@ -356,8 +360,7 @@ void net_ack_arrives(u32 number)
 	if (flow->recovers)
 		recover(flow, flow->delivered > delivered ? flow->delivered - delivered : 0);
 	pump(ack->flow);
-	ack->next_spare = spare_ack;
-	spare_ack = number;
+	records_give(&acks, number);
 }
 
 void net_timer(u32 number)
@@ -392,36 +395,19 @@ enum limit net_limit(u64 gap)
 
 /* ---- receiver ---- */
 
-static u32 ack_take(void)
-{
-	u32 number = spare_ack;
-
-	if (number) {
-		spare_ack = acks[number].next_spare;
-		return number;
-	}
-	if (ack_count == ack_room) {
-		ack_room = ack_room ? 2 * ack_room : 1024;
-		acks = model_again(acks, ack_room * sizeof(*acks));
-	}
-	number = ack_count ? ack_count : 1;
-	ack_count = number + 1;
-	return number;
-}
-
 /* Send a packet that tells what was received; with @answers it carries answers, too. */
 static u64 send_packet(u64 ns, u32 number, bool answers)
 {
 	struct flow *flow = &flows[number];
-	u32 ack = ack_take();
+	u32 ack = records_take(&acks, sizeof(struct ack));
 	u64 iova;
 
 	counts.acks++;
 	flow->unacked = 0;
 	flow->told = flow->read + window_packets;
 	flow->untold = false;
-	acks[ack] = (struct ack) {
-		number, answers, flow->received, flow->told, flow->highest, 0
+	*ack_at(ack) = (struct ack) {
+		number, answers, flow->received, flow->told, flow->highest
 	};
 	flow->in_nic += answers;
 	ns = dma_map(ns + model.params.ack_ns, DMA_SLAB, 1, NET_ACK_BYTES, &iova);
@@ -449,8 +435,8 @@ void net_sent(u64 ns, u32 ack, u64 iova)
 {
 	u64 jitter = model_random(model.params.base_rtt_ns / 16 + 1);
 
-	cpu_sent(net_core(acks[ack].flow), ns, (struct cpu_sent) {
-		.iova = iova, .flow = acks[ack].answers ? acks[ack].flow : NET_NO_FLOW,
+	cpu_sent(net_core(ack_at(ack)->flow), ns, (struct cpu_sent) {
+		.iova = iova, .flow = ack_at(ack)->answers ? ack_at(ack)->flow : NET_NO_FLOW,
 	});
 	run_at(ns + model.params.base_rtt_ns / 2 + jitter, RUN_ACK, ack);
 }

@@ -9,6 +9,7 @@
 #include "net.h"
 #include "nic.h"
 #include "page.h"
+#include "records.h"
 #include "run.h"
 #include "send.h"
 
@@ -63,18 +64,15 @@ struct nic {
  * struct read - a read to come
  * @ack:	of a packet to send; 0: of a posted descriptor
  * @iova:	of the packet's data
- * @spare:	next spare read
  */
 struct read {
 	u32 queue;
 	u32 ack;
 	u64 iova;
-	u32 spare;
 };
 
 static struct queue *queues;
-static struct read *reads;
-static u32 read_count, read_room, spare_read;
+static struct records reads;
 static struct nic nic;
 static u64 ring_size;	/* descriptors of a queue */
 
@@ -161,21 +159,16 @@ void nic_interrupt(u32 queue)
 	write_entry(queue, RING_EVENT);
 }
 
+static struct read *read_at(u32 number)
+{
+	return (struct read *)reads.memory + number;
+}
+
 static void add_read(u64 ns, u32 queue, u32 ack, u64 iova)
 {
-	u32 number = spare_read;
+	u32 number = records_take(&reads, sizeof(struct read));
 
-	if (number) {
-		spare_read = reads[number].spare;
-	} else {
-		if (read_count == read_room) {
-			read_room = read_room ? 2 * read_room : 1024;
-			reads = model_again(reads, read_room * sizeof(*reads));
-		}
-		number = read_count ? read_count : 1;
-		read_count = number + 1;
-	}
-	reads[number] = (struct read) { queue, ack, iova, 0 };
+	*read_at(number) = (struct read) { queue, ack, iova };
 	run_at(ns, RUN_READ, number);
 }
 
@@ -186,11 +179,10 @@ void nic_send(u64 ns, u32 queue, u32 ack, u64 iova)
 
 void nic_read(u32 number)
 {
-	struct read read = reads[number];
+	struct read read = *read_at(number);
 	u64 ns = model.now_ns;
 
-	reads[number].spare = spare_read;
-	spare_read = number;
+	records_give(&reads, number);
 	if (!read.ack) {
 		link_read(ns, next_entry(read.queue, RING_RECEIVE));
 		return;

@@ -7,44 +7,35 @@
 
 #define ETHERNET_BYTES	14u
 
-static struct packet *packets;
-static u32 count, room;
-static struct packet_list spare;
+static struct records packets;
 
 u32 packet_take(u32 flow, u32 seq)
 {
-	u32 number = packet_pop(&spare);
+	u32 number = records_take(&packets, sizeof(struct packet));
+	struct packet *packet = packet_at(number);
 
-	if (number == PACKET_NONE) {
-		if (count == room) {
-			room = room ? 2 * room : 4096;
-			packets = model_again(packets, room * sizeof(*packets));
-		}
-		number = count ? count : 1;
-		count = number + 1;
-	}
-	packets[number].flow = flow;
-	packets[number].seq = seq;
-	packets[number].part_count = 0;
-	packets[number].bytes = (u32)model.params.mtu_bytes + ETHERNET_BYTES;
+	packet->flow = flow;
+	packet->seq = seq;
+	packet->part_count = 0;
+	packet->bytes = (u32)model.params.mtu_bytes + ETHERNET_BYTES;
 	return number;
 }
 
 struct packet *packet_at(u32 number)
 {
-	return &packets[number];
+	return (struct packet *)packets.memory + number;
 }
 
 void packet_give(u32 number)
 {
-	packet_push(&spare, number);
+	records_give(&packets, number);
 }
 
 void packet_push(struct packet_list *list, u32 number)
 {
-	packets[number].next = PACKET_NONE;
+	packet_at(number)->next = PACKET_NONE;
 	if (list->count++)
-		packets[list->last].next = number;
+		packet_at(list->last)->next = number;
 	else
 		list->first = number;
 	list->last = number;
@@ -56,14 +47,14 @@ u32 packet_pop(struct packet_list *list)
 
 	if (!list->count)
 		return PACKET_NONE;
-	list->first = packets[number].next;
+	list->first = packet_at(number)->next;
 	list->count--;
 	return number;
 }
 
 u64 packet_free(u64 ns, u32 number)
 {
-	struct packet *packet = &packets[number];
+	struct packet *packet = packet_at(number);
 
 	for (u32 i = 0; i < packet->part_count; i++) {
 		struct page *page = page_at(packet->parts[i].page);

@@ -3,9 +3,9 @@
 #ifndef MODEL_PACKET_H
 #define MODEL_PACKET_H
 
-#include <xsmmu/needs.h>
+#include "records.h"
 
-#define PACKET_NONE	0u
+#define PACKET_NONE	RECORD_NONE
 #define PACKET_PARTS	18u	/* 64 KiB that begin anywhere in a page */
 
 /*

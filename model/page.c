@@ -3,37 +3,19 @@
 #include "model.h"
 #include "page.h"
 
-static struct page *pages;
-static u32 *free_pages;
-static u32 count, room, free_count;
-
-static void grow(void)
-{
-	room = room ? 2 * room : 4096;
-	pages = model_again(pages, room * sizeof(*pages));
-	free_pages = model_again(free_pages, room * sizeof(*free_pages));
-	if (!count)
-		count = 1;	/* PAGE_NONE */
-}
+static struct records pages;
 
 u32 page_take(u32 queue)
 {
-	u32 number;
+	u32 number = records_take(&pages, sizeof(struct page));
 
-	if (free_count) {
-		number = free_pages[--free_count];
-	} else {
-		if (count == room)
-			grow();
-		number = count++;
-	}
-	pages[number] = (struct page) { .queue = (u16)queue, .owned = true };
+	*page_at(number) = (struct page) { .queue = (u16)queue, .owned = true };
 	return number;
 }
 
 struct page *page_at(u32 number)
 {
-	return &pages[number];
+	return (struct page *)pages.memory + number;
 }
 
 u64 page_phys(u32 number)
@@ -43,7 +25,7 @@ u64 page_phys(u32 number)
 
 void page_give(u32 number)
 {
-	if (pages[number].owned || pages[number].refs)
+	if (page_at(number)->owned || page_at(number)->refs)
 		model_broken("page %u is freed while in use", number);
-	free_pages[free_count++] = number;
+	records_give(&pages, number);
 }

@@ -9,7 +9,9 @@
 
 #include <xsmmu/needs.h>
 
-#define PAGE_NONE	0u
+#include "records.h"
+
+#define PAGE_NONE	RECORD_NONE
 
 /*
  * struct page - a page

@@ -8,6 +8,7 @@
 #include "net.h"
 #include "nic.h"
 #include "packet.h"
+#include "records.h"
 #include "run.h"
 #include "send.h"
 
@@ -22,7 +23,7 @@
  * struct segment - a segment whose buffers are mapped
  * @iovas, @pages: of the head, and of each fragment
  * @part, @page: that the NIC reads next
- * @next:	in the list of segments to send, or of spare ones
+ * @next:	in the list of segments to send
  */
 struct segment {
 	u32 stream;
@@ -56,9 +57,8 @@ struct reading {
 };
 
 static struct stream *streams;
-static struct segment *segments;
+static struct records segments;
 static u32 window;	/* of a stream, in segments */
-static u32 segment_count, segment_room, spare;
 static u32 first, last, waiting;	/* segments that the NIC has to read */
 static struct reading *readings;	/* a ring, in the order of their ends */
 static u64 reading_first, reading_count, reading_room, reading_bytes;
@@ -94,21 +94,9 @@ void send_init(void)
 		run_at(1 + model_random(START_NS), RUN_SEND_TIMER, i);
 }
 
-static u32 segment_take(void)
+static struct segment *segment_at(u32 number)
 {
-	u32 number = spare;
-
-	if (number) {
-		spare = segments[number].next;
-		return number;
-	}
-	if (segment_count == segment_room) {
-		segment_room = segment_room ? 2 * segment_room : 256;
-		segments = model_again(segments, segment_room * sizeof(*segments));
-	}
-	number = segment_count ? segment_count : 1;
-	segment_count = number + 1;
-	return number;
+	return (struct segment *)segments.memory + number;
 }
 
 /* ---- the application ---- */
@@ -159,15 +147,15 @@ u64 send_write(u64 ns, u32 number, bool *more)
 {
 	const struct model_params *params = &model.params;
 	struct stream *stream = &streams[number - params->flows];
-	u32 at = segment_take();
+	u32 at = records_take(&segments, sizeof(struct segment));
 
-	segments[at] = (struct segment) { .stream = number - (u32)params->flows };
+	*segment_at(at) = (struct segment) { .stream = number - (u32)params->flows };
 	ns += params->app_read_ns * params->send_bytes / later(params->read_bytes, 1);
 	ns += params->send_bytes * params->copy_page_ns / XS_PAGE_BYTES;
-	ns = map_segment(ns + params->ack_ns, &segments[at]);
+	ns = map_segment(ns + params->ack_ns, segment_at(at));
 	stream->next++;
 	if (waiting++)
-		segments[last].next = at;
+		segment_at(last)->next = at;
 	else
 		first = at;
 	last = at;
@@ -212,7 +200,7 @@ static u64 read_page(u64 ns, u64 page, u64 bytes, u64 on_wire)
 
 static void sent(u32 number, u64 ns)
 {
-	const struct segment *segment = &segments[number];
+	const struct segment *segment = segment_at(number);
 	u32 core = core_of(segment->stream);
 
 	counts.sent_bytes += model.params.send_bytes;
@@ -225,7 +213,7 @@ static void sent(u32 number, u64 ns)
 static void read_next(void)
 {
 	u32 number = first;
-	struct segment *segment = &segments[number];
+	struct segment *segment = segment_at(number);
 	u64 ns = model.now_ns, end;
 	bool head = !segment->part;
 
@@ -267,7 +255,7 @@ static bool together(const struct segment *segment)
 
 u64 send_clean(u64 ns, u32 number)
 {
-	struct segment *segment = &segments[number];
+	const struct segment *segment = segment_at(number);
 	bool defer = model.params.aware || together(segment);
 
 	for (u32 i = 0; i < segment->parts; i++) {
@@ -278,8 +266,7 @@ u64 send_clean(u64 ns, u32 number)
 	}
 	if (defer && !model.params.aware)
 		ns = dma_flush(ns);
-	segment->next = spare;
-	spare = number;
+	records_give(&segments, number);
 	return ns + model.params.page_ns;
 }
 

@@ -16,8 +16,9 @@
 #define MODEL_SEND_H
 
 #include "count.h"
+#include "records.h"
 
-#define SEND_NONE	0u	/* no segment */
+#define SEND_NONE	RECORD_NONE	/* no segment */
 
 void send_init(void);
 

@@ -28,7 +28,8 @@ enum phase { PHASE_BEGIN, PHASE_PACKETS, PHASE_SENT, PHASE_REFILL, PHASE_END };
  * @app_ns:	time of the application's turn so far
  * @app_turn:	polls wait
  * @flows:	flows whose applications can run, first come first served; a ring
- * @sent:	packets whose buffers are mapped, oldest first; a ring
+ * @sent:	packets whose buffers are not freed, oldest first; a ring
+ * @cleaned:	packets of @sent, oldest first, that are unmapped and wait for the poll's flush
  */
 struct core {
 	bool polling;
@@ -42,6 +43,7 @@ struct core {
 	u32 flow_first, flow_count;
 	struct cpu_sent *sent;
 	u32 sent_first, sent_count, sent_room;
+	u32 cleaned;
 };
 
 static struct core *cores;
@@ -130,27 +132,48 @@ static u64 poll_packet(struct core *core, u32 at, u64 ns)
 	return net_receive(ns + model.params.packet_ns, at, packet);
 }
 
-static u64 clean_sent(struct core *core, u64 ns)
+static u64 unmap_sent(u64 ns, struct cpu_sent sent)
+{
+	if (sent.segment != SEND_NONE)
+		return send_clean(ns, sent.segment);
+	if (model.params.aware)
+		return dma_unmap_later(ns, sent.iova, 1, NET_ACK_BYTES);
+	return dma_unmap(ns, sent.iova, 1, NET_ACK_BYTES);
+}
+
+/* Frees the buffers of the oldest packet. */
+static u64 free_sent(struct core *core, u64 ns)
 {
 	struct cpu_sent first = core->sent[core->sent_first];
 
-	if (!core->sent_count || first.ns > ns) {
+	core->sent_first = (core->sent_first + 1) % core->sent_room;
+	core->sent_count--;
+	core->cleaned--;
+	if (first.segment != SEND_NONE)
+		return send_free(ns, first.segment);
+	dma_let_go(first.iova);
+	return first.flow == NET_NO_FLOW ? ns : net_completed(ns, first.flow);
+}
+
+static u64 clean_sent(struct core *core, u64 ns)
+{
+	struct cpu_sent next = core->sent[(core->sent_first + core->cleaned) % core->sent_room];
+
+	if (core->cleaned == core->sent_count || next.ns > ns) {
 		core->phase = PHASE_REFILL;
 		return ns;
 	}
-	core->sent_first = (core->sent_first + 1) % core->sent_room;
-	core->sent_count--;
-	if (first.segment != SEND_NONE)
-		return send_clean(ns, first.segment);
-	ns = model.params.aware ? dma_unmap_later(ns, first.iova, 1, NET_ACK_BYTES) :
-				  dma_unmap(ns, first.iova, 1, NET_ACK_BYTES);
-	return first.flow == NET_NO_FLOW ? ns : net_completed(ns, first.flow);
+	ns = unmap_sent(ns, next);
+	core->cleaned++;
+	return model.params.aware ? ns : free_sent(core, ns);
 }
 
 static u64 end_poll(struct core *core, u32 at, u64 ns)
 {
-	ns = net_poll_end(ns, at, core->done);
-	ns = dma_poll_end(driver_end(ns, at));
+	ns = driver_end(net_poll_end(ns, at, core->done), at);
+	while (core->cleaned)
+		ns = free_sent(core, ns);
+	ns = dma_poll_end(ns);
 	core->phase = PHASE_BEGIN;
 	if (!core->done)
 		return ns;

@@ -27,15 +27,22 @@ struct unmapped {
 	u64 pages;
 };
 
+/*
+ * struct range - a range that dma_unmap_later() has unmapped
+ * @ns:		end of the unmap
+ * @gone:	the caller has let go of the memory
+ */
 struct range {
+	u64 ns;
 	u64 iova;
 	u32 pages;
+	bool gone;
 };
 
 /*
  * struct dma_cpu - a CPU's part
  * @unmapped:	oldest first, from @head on
- * @later:	ranges that wait for dma_flush() in the kernel's modes
+ * @later:	ranges that wait for dma_flush(), oldest first
  * @polls:	the engine wants a call at the end of the next poll
  * @copies:	copies so far; each takes the next slot
  */
@@ -73,6 +80,11 @@ static void expose_later(u64 pages)
 	cpu->unmapped[cpu->count++] = (struct unmapped) { now_ns, pages };
 }
 
+static void expose_since(u64 ns, u64 pages)
+{
+	exposure_add(now_ns > ns ? now_ns - ns : 0, pages);
+}
+
 /* The @pages pages that CPU @at has unmapped first are flushed. */
 static void expose(u32 at, u64 pages)
 {
@@ -82,7 +94,7 @@ static void expose(u32 at, u64 pages)
 		struct unmapped *first = &cpu->unmapped[cpu->head];
 		u64 part = first->pages < pages ? first->pages : pages;
 
-		exposure_add(now_ns > first->ns ? now_ns - first->ns : 0, part);
+		expose_since(first->ns, part);
 		pages -= part;
 		first->pages -= part;
 		cpu->head += !first->pages;
@@ -387,7 +399,7 @@ static void keep_for_flush(u64 iova, u32 pages)
 		cpu->later_room = cpu->later_room ? 2 * cpu->later_room : 256;
 		cpu->later = model_again(cpu->later, cpu->later_room * sizeof(*cpu->later));
 	}
-	cpu->later[cpu->later_count++] = (struct range) { iova, pages };
+	cpu->later[cpu->later_count++] = (struct range) { now_ns, iova, pages, false };
 }
 
 u64 dma_unmap_later(u64 ns, u64 iova, u32 pages, u32 bytes)
@@ -399,32 +411,50 @@ u64 dma_unmap_later(u64 ns, u64 iova, u32 pages, u32 bytes)
 	if (copies(bytes))
 		return now_ns;
 	counts.unmapped += pages;
+	keep_for_flush(iova, pages);
 	if (kernel)
-		keep_for_flush(iova, pages);
-	else
-		path_unmap_deferred(engine, iova << XS_PAGE_LG2, pages);
+		return now_ns;
+	immediate = false;
+	path_unmap_deferred(engine, iova << XS_PAGE_LG2, pages);
+	if (immediate)
+		cpus[running_cpu].later_count--;
 	return now_ns;
+}
+
+void dma_let_go(u64 iova)
+{
+	struct dma_cpu *cpu = &cpus[running_cpu];
+
+	for (u32 i = 0; i < cpu->later_count; i++)
+		if (cpu->later[i].iova == iova)
+			cpu->later[i].gone = true;
+}
+
+/* The running CPU's ranges are flushed. Memory that is gone already was exposed. */
+static void end_later(void)
+{
+	struct dma_cpu *cpu = &cpus[running_cpu];
+
+	while (cpu->later_count) {
+		struct range range = cpu->later[--cpu->later_count];
+
+		if (range.gone)
+			expose_since(range.ns, range.pages);
+		if (kernel)
+			kernel_free(kernel, range.iova, range.pages);
+	}
 }
 
 u64 dma_flush(u64 ns)
 {
-	struct dma_cpu *cpu = &cpus[running_cpu];
-
 	now_ns = ns;
 	if (model.params.side == SIDE_OFF)
 		return ns;
-	if (!kernel) {
+	if (!kernel)
 		xs_engine_flush_explicit(engine, false);
-		return now_ns;
-	}
-	if (!cpu->later_count)
-		return now_ns;
-	now_ns = queue_send_domain(now_ns + model.params.flush_ns);
-	while (cpu->later_count) {
-		struct range range = cpu->later[--cpu->later_count];
-
-		kernel_free(kernel, range.iova, range.pages);
-	}
+	else if (cpus[running_cpu].later_count)
+		now_ns = queue_send_domain(now_ns + model.params.flush_ns);
+	end_later();
 	return now_ns;
 }
 

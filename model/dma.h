@@ -44,12 +44,18 @@ u64 dma_map_large(u64 ns, u64 *iova);
 u64 dma_unmap(u64 ns, u64 iova, u32 pages, u32 bytes);
 
 /*
- * Unmap without an invalidation: the caller keeps the memory until dma_flush() returns, so nothing
- * is exposed. In the kernel's modes this is the fork's (CLAIMS A): dma_flush() sends a
- * domain-selective command.
+ * Unmap without an invalidation: the caller keeps the memory until dma_flush() has returned on the
+ * same CPU, so nothing is exposed. In the kernel's modes this is the fork's (CLAIMS A): dma_flush()
+ * sends a domain-selective command.
  */
 u64 dma_unmap_later(u64 ns, u64 iova, u32 pages, u32 bytes);
 u64 dma_flush(u64 ns);
+
+/*
+ * The caller keeps the memory of a map no longer. Before the flush of what dma_unmap_later() has
+ * unmapped this is a driver's bug, and counts as exposure from the unmap to the flush.
+ */
+void dma_let_go(u64 iova);
 
 /*
  * Map single pages at contiguous IOVAs, up to a block, and unmap the whole with an invalidation.

@@ -256,6 +256,7 @@ static u64 submit(u64 ns, u32 number)
 
 static u64 finish(u64 ns, u32 number)
 {
+	dma_let_go(requests[number].iova);
 	count_limit(&requests[number], ns);
 	counts.requests++;
 	counts.bytes += model.params.block_bytes;

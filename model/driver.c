@@ -82,6 +82,7 @@ u64 driver_free_page(u64 ns, u32 page)
 u64 driver_let_go(u64 ns, u32 page)
 {
 	page_at(page)->owned = false;
+	dma_let_go(page_at(page)->iova);
 	return page_at(page)->refs ? ns : driver_free_page(ns, page);
 }
 

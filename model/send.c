@@ -264,8 +264,15 @@ u64 send_clean(u64 ns, u32 number)
 		ns = defer ? dma_unmap_later(ns, segment->iovas[i], segment->pages[i], bytes) :
 			     dma_unmap(ns, segment->iovas[i], segment->pages[i], bytes);
 	}
-	if (defer && !model.params.aware)
-		ns = dma_flush(ns);
+	return defer && !model.params.aware ? dma_flush(ns) : ns;
+}
+
+u64 send_free(u64 ns, u32 number)
+{
+	const struct segment *segment = segment_at(number);
+
+	for (u32 i = 0; i < segment->parts; i++)
+		dma_let_go(segment->iovas[i]);
 	records_give(&segments, number);
 	return ns + model.params.page_ns;
 }

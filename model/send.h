@@ -35,8 +35,12 @@ u64 send_write(u64 ns, u32 stream, bool *more);
 /* The NIC may read its next page. */
 void send_read(void);
 
-/* The CPU releases the buffers of a sent segment. Returns the CPU's time at the end. */
+/*
+ * The CPU unmaps the buffers of a sent segment, and frees them: with a batch-aware driver after the
+ * flush at the poll's end. Both return the CPU's time at the end.
+ */
 u64 send_clean(u64 ns, u32 segment);
+u64 send_free(u64 ns, u32 segment);
 
 /* The other host has received a segment: an ACK is on its way. */
 void send_arrives(u32 stream);

@@ -286,8 +286,15 @@ def test_a_held_page_is_exposed_for_a_poll(program: Path) -> None:
 
 
 def test_lists_expose_nothing(program: Path) -> None:
-    """A list of xSMMU's, and of a batch-aware driver, is flushed before its pages are let go."""
-    for point in (fitted(cache_pages=0) | described("drivers/xsmmu-6.0"), fitted(policy="fused-aware", driver="none")):
+    """A list of xSMMU's, and of a batch-aware driver, is flushed before its memory is let go."""
+    for point in (
+        fitted(cache_pages=0) | described("drivers/xsmmu-6.0"),
+        fitted(policy="fused-aware", driver="none"),
+        sending(policy="fused-aware"),
+        sending(send_together=1),
+        stored(policy="fused-aware", cores=1),
+        stored(send_together=1, cores=1),
+    ):
         found = result(program, point)
         assert found["exposure_us"]["max"] == 0
         assert found["counters"]["pages_unmapped"] > 0
@@ -460,7 +467,7 @@ def test_planted_bugs_fit() -> None:
     assert all(MUTANTS.changed(mutant) for mutant in named)
 
 
-BY_HAND: Final = ("cache", "heap", "link", "queue", "walk")
+BY_HAND: Final = ("cache", "dma", "heap", "link", "queue", "walk")
 """Parts with cases in tests/model/test_parts.c."""
 
 

@@ -78,6 +78,12 @@ static u64 ring_size;	/* descriptors of a queue */
 
 /* ---- set-up ---- */
 
+/*
+ * Rings of as many pages lie a multiple of their size apart, as in Linux, so that all use the same
+ * sets of the IOTLB at the same place: alloc_iova_fast() takes IOVAs from the top of the space and
+ * aligns each to its size (size_aligned), and the pages of rings that are allocated page by page
+ * (mlx5_frag_buf_alloc_node()) follow each other.
+ */
 static void control_init(struct queue *queue)
 {
 	for (u32 ring = 0; ring < RING_COUNT; ring++) {

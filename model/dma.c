@@ -547,9 +547,8 @@ static void rest(void)
 }
 
 /*
- * Traffic leaves IOVAs in the allocator's caches in an order in which few neighbours are together:
- * as many as drivers use, and aged_pages, are taken and given back in runs of aged_run, in an order
- * that is drawn.
+ * Long traffic leaves IOVAs in the allocator's caches in any order: as many as drivers use, and
+ * aged_pages, are taken and given back one by one, in an order that is drawn.
  */
 void dma_age(void)
 {
@@ -558,27 +557,23 @@ void dma_age(void)
 		   (model.params.ring / model.params.descriptor_packets + 1);
 	u64 count = ring + model.params.queues * model.params.cache_pages +
 		    model.params.aged_pages;
-	u64 *iovas, run = model.params.aged_run;
+	u64 *iovas;
 
 	if (model.params.side == SIDE_OFF)
 		return;
 	ages = true;
 	iovas = model_new(count, sizeof(*iovas));
 	for (u64 i = 0; i < count; i++) {
-		running_cpu = (u32)(i / run % model.params.cores);
+		running_cpu = (u32)(i % model.params.cores);
 		iovas[i] = take();
 	}
-	for (u64 left = count / run; left; left--) {
-		u64 at = model_random(left) * run, end = (left - 1) * run;
+	for (u64 left = count; left; left--) {
+		u64 at = model_random(left);
 
 		running_cpu = (u32)model_random(model.params.cores);
-		for (u64 i = 0; i < run; i++) {
-			give(iovas[at + i]);
-			iovas[at + i] = iovas[end + i];
-		}
+		give(iovas[at]);
+		iovas[at] = iovas[left - 1];
 	}
-	for (u64 i = count / run * run; i < count; i++)
-		give(iovas[i]);
 	free(iovas);
 	if (engine)
 		rest();

@@ -33,7 +33,6 @@
 	P(lock_waiters, 0, 1024) \
 	P(lock_waiter_ns, 0, 1000000) \
 	P(aged_pages, 0, 1000000) \
-	P(aged_run, 1, 4096) \
 	P(kernel_map_ns, 0, 100000) \
 	P(kernel_unmap_ns, 0, 100000) \
 	P(engine_map_ns, 0, 100000) \

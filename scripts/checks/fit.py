@@ -42,12 +42,9 @@ COUNTER_WEIGHT: Final = 0.25
 START: Final = {
     "command_restarts": 1,
     "command_stall_ns": 1,
-    "aged_pages": 900,
-    "aged_run": 8,
     "l3_entries": 10,
     "table_read_ns": 228,
     "pcie_credit_bytes": 12000,
-    "moderation_ns": 5000,
     "nic_buffer_bytes": 670000,
     "copy_page_ns": 400,
 }

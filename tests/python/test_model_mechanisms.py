@@ -244,12 +244,10 @@ def test_halves_are_used_again_only_if_the_other_is_free(program: Path) -> None:
 # -- translation -----------------------------------------------------------------------------------
 
 
-def test_neighbours_share_leaf_tables(program: Path) -> None:
-    """Aged IOVAs lie in many leaf tables, unless the allocator keeps neighbours together."""
-    aged, young = (
-        result(program, fitted(driver="none", aged_pages=20_000, aged_run=run))["counters"] for run in (1, 4096)
-    )
-    assert aged["l3_misses_per_page"] > 1.5 * young["l3_misses_per_page"]
+def test_aged_iovas_have_no_neighbours(program: Path) -> None:
+    """IOVAs in any order are in any of 50 leaf tables, of which the walk cache has 12."""
+    point = fitted(driver="none", hint="kept", aged_pages=20_000)
+    assert result(program, point)["counters"]["l3_misses_per_page"] > 0.7
 
 
 def test_rings_press_on_the_iotlb(program: Path) -> None:

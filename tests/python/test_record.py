@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,8 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "there is no COMMAND" in refusal("eth1", "-O", file, "--").message
     assert "there is no folder" in refusal("eth1", "-O", f"{file}/b").message
     assert "exists" in refusal("eth1", "-O", str(tmp_path)).message
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere else")
+    assert "exists" in refusal("eth1", "-O", str(tmp_path / "link")).message
     assert refusal("eth9", "-O", file).code == "unknown-device"
     assert not words.exists()
 
@@ -132,3 +135,39 @@ exit 1
     error = refusal("eth1", "-O", str(tmp_path / "a"), "--", "sh", "-c", f"sleep 0.5; touch {mark}")
     assert error.message == "No space left on device"
     assert mark.exists()
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("name", ["TERM", "HUP"])
+def test_a_signal_ends_the_recording_and_the_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does; the file is complete when the tool has ended."""
+    fake_recorder.install(tmp_path / "programs", monkeypatch)
+    before = signal.getsignal(signal.Signals[f"SIG{name}"])
+    script = f"trap 'exit 7' {name}; kill -{name} $PPID; while :; do sleep 0.05; done"
+    error = refusal("eth1", "-O", str(tmp_path / "a"), "--", "sh", "-c", script)
+    assert "status 7; the recording is kept" in error.message
+    assert (tmp_path / "a").exists()
+    assert signal.getsignal(signal.Signals[f"SIG{name}"]) == before
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_second_ctrl_c_leaves_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording has ended at the first."""
+
+    def interrupted(_: record.Command) -> None:
+        raise KeyboardInterrupt
+
+    fake_recorder.install(tmp_path / "programs", monkeypatch)
+    monkeypatch.setattr(record.Command, "wait", interrupted)
+    error = refusal("eth1", "-O", str(tmp_path / "a"), "--", "true")
+    assert (error.message, error.status) == ("stopped; the recording is kept, and the command goes on", 130)
+    assert (tmp_path / "a").exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_recorder_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_recorder.install(tmp_path / "programs", monkeypatch, then="printf '{\"event\":'; kill -KILL $$")
+    error = refusal("eth1", "-O", str(tmp_path / "a"), "--seconds", "1")
+    assert error.message == "xsmmu-record was killed by signal 9"

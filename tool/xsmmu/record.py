@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import click
 
-from xsmmu import complete, machine, output, programs
+from xsmmu import complete, machine, output, programs, steps, units
 from xsmmu.digits import ratio
 from xsmmu.errors import UserError
 from xsmmu.machine import Device
@@ -56,7 +58,7 @@ def _devices(names: Sequence[str]) -> list[Device]:
 
 def _check_file(file: Path) -> None:
     """Refuse a file that cannot be made, before anything is loaded into the kernel."""
-    if file.exists():
+    if os.path.lexists(file):
         raise UserError(f"{file} exists: name another file, or remove that one", code="file-exists")
     if not file.absolute().parent.is_dir():
         raise UserError(f"there is no folder {file.absolute().parent}: make it, or name another file", code="bad-value")
@@ -94,7 +96,11 @@ class Recorder:
         """The next record that the program prints; None at its end."""
         assert self._process.stdout
         line = self._process.stdout.readline()
-        return dict(json.loads(line)) if line else None
+        try:
+            return dict(json.loads(line))
+        except ValueError:
+            # The end, also of a program that was killed while it printed.
+            return None
 
     def stop(self) -> None:
         """End the recording; the program then writes the rest."""
@@ -108,7 +114,7 @@ class Recorder:
         said = self._errors.read().decode(errors="replace").splitlines()
         said = [line.removeprefix(SAID) for line in said]
         if status:
-            reason = said[-1] if said else f"{PROGRAM} ended with status {status}"
+            reason = said[-1] if said else units.ended(PROGRAM, status)
             raise UserError(reason, said[:-1], code="record-failed")
         return said
 
@@ -118,6 +124,7 @@ class Command:
 
     def __init__(self, words: Sequence[str] | None) -> None:
         self._words = words
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self.status = 0
 
@@ -125,7 +132,11 @@ class Command:
         """Start it, if there is one."""
         if not self._words:
             return
-        process = subprocess.Popen(self._words)
+        # A signal that comes while the command starts would be lost for it.
+        with steps.later(*steps.STOPPING):
+            self._process = process = subprocess.Popen(
+                self._words, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            )
 
         def wait() -> None:
             self.status = process.wait()
@@ -138,6 +149,25 @@ class Command:
         """Wait for its end, also if the recorder has failed: the command is no less the user's work."""
         if self._thread:
             self._thread.join()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """SIGTERM and SIGHUP act as Ctrl-C, which the terminal also sends to the command."""
+
+        def tell(number: int, _frame: FrameType | None) -> None:
+            if self._process:
+                self._process.send_signal(number)
+            raise KeyboardInterrupt
+
+        before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+        taken = [each for each, answer in before.items() if answer != signal.SIG_IGN]
+        try:
+            for each in taken:
+                signal.signal(each, tell)
+            yield
+        finally:
+            for each in taken:
+                signal.signal(each, before[each])
 
 
 def _follow(recorder: Recorder, command: Command) -> Summary:
@@ -254,7 +284,7 @@ def record(
 
     Recording takes 0.1 to 0.5 microseconds of each call of the DMA API. By default addresses of memory become
     identities by a random permutation, and neither serial numbers nor names of processes are recorded. Recording ends
-    with COMMAND, after --seconds, or at Ctrl-C; the file is kept.
+    with COMMAND, after --seconds, or at Ctrl-C or SIGTERM; the file is kept.
 
     \b
     Examples:
@@ -271,9 +301,14 @@ def record(
     words += ["--max-overhead", str(max_overhead)] if max_overhead else []
     words += ["--ring-kib", str(ring_kib)] if ring_kib else []
     recorder = Recorder([*words, *(each.address for each in found)])
+    waits = True
     try:
-        summary = _follow(recorder, command)
-        command.wait()
+        with command.told():
+            summary = _follow(recorder, command)
+            try:
+                command.wait()
+            except KeyboardInterrupt:
+                waits = False
     except BaseException:
         recorder.stop()
         raise
@@ -283,5 +318,7 @@ def record(
         _print(file, summary)
     else:
         output.emit_one("record", {"file": str(file), "bytes": file.stat().st_size, **summary})
+    if not waits:
+        raise UserError("stopped; the recording is kept, and the command goes on", code="stopped", status=130)
     if command.status:
         raise UserError(f"the command ended with status {command.status}; the recording is kept", code="command-failed")

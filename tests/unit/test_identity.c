@@ -583,20 +583,42 @@ static void bad_from_below(void)
 	world_end(world);
 }
 
+/* A bad unmap that begins in a table without words has the pages of the next table, too. */
+static void bad_from_table_below(void)
+{
+	struct world *world = begin(xs_policy_find("strict-identity"));
+	struct mapping mapping = map(world, MEMORY_COUNTED, PROT_READ_);
+	u32 at = mapping.page % XS_TABLE_PAGES;
+
+	CHECK(!driver_tear(world, mapping.iova - (at + 1) * XS_PAGE_BYTES, at + 2, 0));
+	CHECK(world_warnings() == 1 && !world_reachable(world, mapping.iova));
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	world_end(world);
+}
+
+/* Maps two pages of the window. */
+static void map_two(struct world *world, struct mapping *lower, struct mapping *upper)
+{
+	struct mapping other;
+
+	*lower = map(world, MEMORY_COUNTED, PROT_READ_);
+	*upper = map(world, MEMORY_COUNTED, PROT_READ_);
+	if (lower->iova < upper->iova)
+		return;
+	other = *lower;
+	*lower = *upper;
+	*upper = other;
+}
+
 /* A batch-aware driver that names a page of the window as its block's loses that page alone. */
 static void bad_in_block(void)
 {
 	struct world *world = begin(xs_policy_find("fused-identity"));
-	struct mapping lower = map(world, MEMORY_COUNTED, PROT_READ_);
-	struct mapping upper = map(world, MEMORY_COUNTED, PROT_READ_);
+	struct mapping lower, upper;
 	u64 page;
 
-	if (lower.iova > upper.iova) {
-		struct mapping other = lower;
-
-		lower = upper;
-		upper = other;
-	}
+	map_two(world, &lower, &upper);
 	driver_note_torn(world, &upper);
 	page = upper.iova >> XS_PAGE_LG2;
 	xs_engine_unmap_in_block_deferred(&world->engine,
@@ -666,6 +688,68 @@ static void bad_not_removed(void)
 	CHECK(!world_reachable(world, mapping.iova));
 	driver_is_torn(world, &mapping);
 	driver_free(world, &mapping);
+	world_end(world);
+}
+
+/* Unmaps all pages from @lower to @upper; @first is the first that is mapped. */
+static void tear_both(struct world *world, const struct mapping *lower,
+		      const struct mapping *upper, const struct mapping *first)
+{
+	u32 pages = (u32)((upper->iova - lower->iova) >> XS_PAGE_LG2) + 1;
+
+	CHECK(!xs_engine_unmap(&world->engine, lower->iova, pages, false));
+	CHECK(world_warnings() == 1 && world->misuse_iova == first->iova);
+}
+
+/* What a bad unmap says of its first page holds whatever becomes of the next. */
+static void bad_of_shared_and_more(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+	struct mapping lower, upper, other;
+
+	map_two(world, &lower, &upper);
+	other = map_again(world, &lower);
+	driver_note_torn(world, &upper);
+	tear_both(world, &lower, &upper, &lower);
+	CHECK(world->misuse_shared && !world->misuse_removed);
+	CHECK(!world_reachable(world, upper.iova));
+	driver_check(world, &other);
+	driver_note_torn(world, &lower);
+	tear_both(world, &lower, &upper, &lower);
+	CHECK(!world->misuse_shared && !world_reachable(world, lower.iova));
+	driver_is_torn(world, &lower);
+	driver_is_torn(world, &upper);
+	driver_free(world, &lower);
+	driver_free(world, &upper);
+	driver_free(world, &other);
+	world_end(world);
+}
+
+static void bad_not_removed_and_more(void)
+{
+	struct world *world = begin(xs_policy_find("fused-identity"));
+	struct mapping lower, upper, again;
+
+	map_two(world, &lower, &upper);
+	driver_note_torn(world, &lower);
+	driver_note_torn(world, &upper);
+	world->removal_fails_in = 1;
+	tear_both(world, &lower, &upper, &lower);
+	CHECK(world->misuse_removed < 0 && xs_engine_stuck_pages(&world->engine) == 1);
+	CHECK(!world_reachable(world, upper.iova));
+	driver_is_torn(world, &upper);
+	/* A page that is stuck already does not end the unmap. */
+	again = map_again(world, &upper);
+	driver_note_torn(world, &again);
+	tear_both(world, &lower, &upper, &upper);
+	CHECK(!world->misuse_removed && !world_reachable(world, upper.iova));
+	driver_is_torn(world, &again);
+	mend(world);
+	CHECK(!world_reachable(world, lower.iova));
+	driver_is_torn(world, &lower);
+	driver_free(world, &lower);
+	driver_free(world, &upper);
+	driver_free(world, &again);
 	world_end(world);
 }
 
@@ -1178,10 +1262,13 @@ const struct test identity_tests[] = {
 	{ "identity_bad_unmaps", bad },
 	{ "identity_unmapped_twice", unmapped_twice },
 	{ "identity_bad_from_below", bad_from_below },
+	{ "identity_bad_from_table_below", bad_from_table_below },
 	{ "identity_bad_in_block", bad_in_block },
 	{ "identity_bad_at_first", bad_at_first },
 	{ "identity_bad_of_shared", bad_of_shared },
 	{ "identity_bad_not_removed", bad_not_removed },
+	{ "identity_bad_of_shared_and_more", bad_of_shared_and_more },
+	{ "identity_bad_not_removed_and_more", bad_not_removed_and_more },
 	{ "identity_counts", counts },
 	{ "identity_no_memory", no_memory },
 	{ "identity_trim", trim },

@@ -591,6 +591,56 @@ static const struct ex_program stuck_now = {
 	.threads = { unmap_stuck, retry_and_map }, .finish = removed
 };
 
+/* ---- bad unmaps of several pages ---- */
+
+/* Names the page and the next, which is not mapped. */
+static void unmap_two(void)
+{
+	world_expect("an unmap that matches no mapping");
+	ex_assert(!xs_engine_unmap(&engine, iova, 2, false));
+}
+
+static void unmap_two_of_flushed(void)
+{
+	unmap_two();
+	ex_assert(world_is_gone(PAGE));
+}
+
+static void unmap_two_and_free(void)
+{
+	world_use(iova, PAGE);
+	unmap_two();
+	world_put(PAGE);
+}
+
+static void gone_at_once(void)
+{
+	unmap_two_and_free();
+	ex_assert(world_is_gone(PAGE));
+}
+
+/* The page was unmapped before, and waits for its flush. */
+static const struct ex_program bad_flushed = {
+	PROGRAM, .name = "identity_bad_flushed", .setup = begin_unflushed,
+	.threads = { flush0, unmap_two_of_flushed }, .finish = all_gone
+};
+static const struct ex_program bad_revived = {
+	PROGRAM, .name = "identity_bad_revived", .setup = begin_revived,
+	.threads = { flush0, gone_at_once }, .finish = all_gone
+};
+static const struct ex_program bad_mapped = {
+	PROGRAM, .name = "identity_bad_mapped", .setup = begin_strict_mapped,
+	.threads = { unmap_two_and_free, map_only }, .finish = one_mapped
+};
+static const struct ex_program bad_trims = {
+	PROGRAM, .name = "identity_bad_trims", .setup = begin_strict_mapped,
+	.threads = { trim, gone_at_once }, .finish = none_mapped
+};
+static const struct ex_program bad_stuck = {
+	PROGRAM, .name = "identity_bad_stuck", .setup = begin_stuck_now,
+	.threads = { unmap_two_and_free, retry }, .finish = removed
+};
+
 /* ---- no room ---- */
 
 /*
@@ -634,5 +684,5 @@ const struct ex_program *const identity_programs[] = {
 	&promised_shared, &grows, &trims, &trims_new, &trims_mapped,
 	&trims_in_vain, &trims_unflushed, &to_strict, &to_blocks, &from_blocks, &seals,
 	&stuck, &stuck_mapped, &sticking, &stuck_twice,
-	&stuck_now, &no_room, NULL
+	&stuck_now, &bad_flushed, &bad_revived, &bad_mapped, &bad_trims, &bad_stuck, &no_room, NULL
 };

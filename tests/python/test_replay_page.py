@@ -87,6 +87,13 @@ def test_the_table_has_all_replays(html: str) -> None:
     assert len(heads) == len(replayed.COLUMNS)
 
 
+def test_the_table_has_transfers_of_lines() -> None:
+    kernel, fused = RESULTS[0], RESULTS[4] | {"lines": {"transfers_per_page_unmapped": 0.25}}
+    found = replay_page.html([kernel, fused])
+    assert "transfers of lines a page" in found and "transfers of lines a page" not in replay_page.html([kernel])
+    assert [row.split("<td>")[-1] for row in found.split("</td></tr>")[:2]] == ["-", "0.2500"]
+
+
 def test_light_dark_and_print(html: str) -> None:
     light, dark = re.findall(r":root \{(.*?)\}", html)
     used = set(re.findall(r"var\((--\w+)\)", html))

@@ -51,11 +51,13 @@ def _table(file: str, results: Sequence[Result]) -> Iterator[str]:
     yield "<caption>All replays</caption>"
     heads = ["policy", "level", "commands a page", "exposed p50", "exposed p99", "exposed max"]
     heads += ["most held pages", "most table pages", "regions a 1,000 maps"]
+    counted = any("lines" in result for result in results)
+    heads += ["transfers of lines a page"] if counted else []
     cells = [f'<th scope="col"{_key(at)}>{head}</th>' for at, head in enumerate(heads)]
     yield f"<thead><tr>{''.join(cells)}</tr></thead>"
     yield "<tbody>"
     for result in results:
-        first, *others = map(escape, replayed.row(result))
+        first, *others = map(escape, [*replayed.row(result), *([replayed.transfers(result)] if counted else [])])
         cells = [f"<td{_key(at)}>{cell}</td>" for at, cell in enumerate(others, 1)]
         yield f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>'
     yield "</tbody>"
@@ -76,6 +78,11 @@ def _reading(results: Sequence[Result]) -> Iterator[str]:
     )
     if any(result["aware"] for result in results):
         yield "<p>(aware): as if the driver were batch-aware; the driver keeps the memory until its flush.</p>"
+    if any("lines" in result for result in results):
+        yield (
+            "<p>Transfers of lines a page: transfers of cache lines of the engine's memory between CPUs for each page "
+            "unmapped, in the first million events of the recording; the kernel's modes are not counted.</p>"
+        )
     if any(result["policy"] in KERNEL for result in results):
         yield (
             "<p>kernel-strict and kernel-lazy are models of the kernel's own modes: their table pages and regions are "

@@ -121,6 +121,9 @@ def test_pages_are_those_of_the_counted_events(player: Player, tmp_path: Path) -
     assert (once["pages_unmapped"], again["pages_unmapped"]) == (64 + 7, 64 + 64)
     assert once["lines"] == again["lines"]
     assert once["lines"]["pages_unmapped"] == 64 + 7
+    left = Recording().map(1).map(2).unmap(1).write(tmp_path / "b")
+    found = player(left, "fused", "--counts", "9", "--repeat", "2")
+    assert (found["events"], found["lines"]["pages_unmapped"]) == (6, 2)
 
 
 def test_memory_is_limited(player: Player, tmp_path: Path) -> None:

@@ -320,6 +320,115 @@ def test_fields_as_no_kernel_writes_them(
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
 
 
+# -- lines of trace-cmd, which need no trace-cmd ---------------------------------------------------
+
+
+def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> Path:
+    """A file of which a program in the place of trace-cmd prints these lines."""
+    (folder / "lines").write_text("\n".join(["cpus=2", *lines, ""]))
+    program = folder / "bin/trace-cmd"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat {folder}/lines\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return trace_dat.write(folder / "trace.dat", [mapped(1, FRAME, 0x9000)])
+
+
+def of_lines(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> tuple[list[Event], dict[str, Any]]:
+    """The events of these lines, without their pages, and the summary."""
+    summary = trace_import.import_file(printed(folder, monkeypatch, *lines), folder / "out")
+    return [each._replace(page=0) for each in read_python(folder / "out")[0]], summary
+
+
+def line(ns: int, name: str, fields: str, cpu: int = 0) -> str:
+    return f"          iperf3-100   [{cpu:03}]     1.{ns:09}: {name}: {fields}"
+
+
+_MAP = "phys_addr=0x200040 dma_addr=0x9040 size=24 dir=2"
+_ONE = "dma_addr=0x9040 size=24 dir=2"
+_TWO = "dma_addrs=ARRAY[40, 90, 00, 00, 00, 00, 00, 00, 00, b0, 00, 00, 00, 00, 00, 00] "
+_TWO += "lengths=ARRAY[10, 00, 00, 00, 08, 00, 00, 00] dir=2"
+_POINTS = {
+    "dma_map_page": (f"{_MAP} attrs=0x20", MAP, 2 | 8),
+    "dma_map_phys": (f"{_MAP} attrs=0x400", MAP, 2 | 0x10),
+    "dma_map_resource": (f"{_MAP} attrs=0x0", MAP, 2 | 0x10),
+    "dma_unmap_page": ("addr=0x9040 size=24 dir=2 attrs=0x0", UNMAP, 2),
+    "dma_unmap_phys": ("addr=0x9040 size=24 dir=2 attrs=0x400", UNMAP, 2 | 0x10),
+    "dma_unmap_resource": ("addr=0x9040 size=24 dir=2 attrs=0x0", UNMAP, 2 | 0x10),
+    "dma_alloc": (f"virt_addr=0x1 {_ONE} attrs=0x0", ALLOC, 0),
+    "dma_alloc_pages": (f"virt_addr=0x1 {_ONE} attrs=0x0", ALLOC, 0),
+    "dma_alloc_sgt": (f"phys_addrs=ARRAY[00, 00, 20, 00, 00, 00, 00, 00] {_ONE} attrs=0x0", ALLOC, 0),
+    "dma_free": (f"virt_addr=0x1 {_ONE} attrs=0x0", FREE, 0),
+    "dma_free_pages": (f"virt_addr=0x1 {_ONE} attrs=0x0", FREE, 0),
+    "dma_free_sgt": (f"phys_addrs=ARRAY[00, 00, 20, 00, 00, 00, 00, 00] {_ONE}", FREE, 0),
+    "dma_sync_single_for_cpu": (_ONE, SYNC_CPU, 2),
+    "dma_sync_single_for_device": (_ONE, SYNC_CPU + 1, 2),
+    "dma_sync_sg_for_cpu": (_TWO, SYNC_CPU, 2),
+    "dma_sync_sg_for_device": (_TWO, SYNC_CPU + 1, 2),
+}
+"""Fields of tracepoints of Linux 6.12 and 7.3, and what becomes of them."""
+
+
+def test_each_tracepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = {"dma_map_sg", "dma_map_sg_err", "dma_unmap_sg"}
+    assert {*_POINTS} | lists == {*trace_import._POINTS}
+    lines = [line(at, name, f"device={NIC} {fields}") for at, (name, (fields, *_)) in enumerate(_POINTS.items())]
+    failed = "phys_addrs=ARRAY[00, 00, 20, 00, 00, 00, 00, 00] err=-5 dir=1 attrs=0x0"
+    found, summary = of_lines(tmp_path, monkeypatch, *lines, line(99, "dma_map_sg_err", f"device={NIC} {failed}"))
+    offset = {MAP: 0x40}
+    assert found == [
+        *(Event(at, 0x9040, 0, 24, 0, 0, offset.get(kind, 0), 0, 0, kind, flags)
+          for at, (_, kind, flags) in enumerate(_POINTS.values())),
+        Event(99, 0, 0, 0, 1, kind=MAP_LIST, flags=1 | 4),
+    ]  # fmt: skip
+    assert (summary["events"], summary["lost"], summary["check"]["by"]) == (17, 0, "none")
+
+
+def test_losses_name_their_cpu_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of CPUs may differ, and time does not go back."""
+    events = [line(at, "dma_unmap_page", f"device={NIC} addr=0 size=1 dir=0", cpu) for at, cpu in ((10, 0), (50, 1))]
+    late = [line(at, "dma_unmap_page", f"device={NIC} addr=0 size=1 dir=0", cpu) for at, cpu in ((40, 0), (70, 1))]
+    dropped = ("CPU:0 [7 EVENTS DROPPED]", "CPU:1 [EVENTS DROPPED]")
+    found, summary = of_lines(tmp_path, monkeypatch, *events, *dropped, *late)
+    assert [(each.ns, each.cpu, each.bytes, each.span) for each in found if each.kind == LOST] == [
+        (40, 0, 7, 40),
+        (40, 0xFFFF, 0, 0),
+    ]
+    assert [each.ns for each in found] == [0, 40, 40, 40, 40, 60]
+    assert summary["lost"] == 7
+
+
+def test_pages_of_the_iommu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an unmap those that were unmapped; of a list those of its entries."""
+    array = "ARRAY[00, 08, 20, 00, 00, 00, 00, 00]"
+    fields = f"full_nents=1 phys_addrs={array} dma_addrs={array.replace('08, 20', '00, 30')} "
+    fields += "lengths=ARRAY[00, 10, 00, 00] dir=1"
+    _, summary = of_lines(
+        tmp_path, monkeypatch,
+        line(1, "dma_map_sg", f"device={NIC} {fields}"),
+        line(2, "map", "iova=0x300000 paddr=0x200000 size=8192"),
+        line(3, "unmap", "iova=0x300000 size=8192 unmapped_size=4096"),
+    )  # fmt: skip
+    assert summary["check"]["mapped_pages"] == [2, 2]
+    assert summary["check"]["unmapped_pages"] == [0, 1]
+
+
+def test_an_unmap_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of nothing, which ends."""
+    found, _ = of_lines(
+        tmp_path, monkeypatch,
+        line(1, "map", "iova=0x1000 paddr=0x3ff000 size=8192"),
+        line(2, "unmap", "iova=0x1000 size=4096 unmapped_size=4096"),
+        line(3, "map", "iova=0x9000 paddr=0x200000 size=0"),
+        line(4, "unmap", "iova=0x9000 size=4096 unmapped_size=0"),
+    )  # fmt: skip
+    assert [(each.kind, each.iova, each.bytes) for each in found] == [
+        (MAP, 0x1000, 8192), (UNMAP, 0x1000, 4096), (MAP, 0x9000, 0), (UNMAP, 0x9000, 0),
+    ]  # fmt: skip
+    with trace.Recording(tmp_path / "out") as recording:
+        assert recording.header["memory_pages"] == 5 * 512
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -331,13 +440,7 @@ def test_fields_as_no_kernel_writes_them(
 )
 def test_numbers_that_do_not_fit(line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a program that prints what no kernel has written."""
-    program = tmp_path / "bin/trace-cmd"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho cpus=1\necho '{line}'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    file = trace_dat.write(tmp_path / "a", [mapped(1, FRAME, 0x9000)])
-    error = refused(file, tmp_path / "b")
+    error = refused(printed(tmp_path, monkeypatch, line), tmp_path / "b")
     assert said in error.message and error.code == "bad-recording"
 
 

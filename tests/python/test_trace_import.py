@@ -57,6 +57,12 @@ def test_both_readers_read_what_is_written(program: Path, tmp_path: Path) -> Non
         assert read_python(file) == read_c(program, file) == (events, "blocks 0 bytes 0 cut 0"), number
 
 
+def test_a_header_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="of more than 8 MiB"), trace_write.created(tmp_path / "a") as writer:
+        writer.header({"devices": "x" * trace.PLAIN_MAX})
+    assert not [*tmp_path.iterdir()]
+
+
 def test_contents_are_those_of_the_specification() -> None:
     made = np.array([(5, 0x1000, 3, 9, 0, 0, 0, 0, 0, 1, 2)], list(trace.FIELDS))
     assert trace_write.encoded(made) == bytes((1, 1, 2, 0, 0, 0, 0, 5, 2, 0, 9, 0, 0, 3))
@@ -169,6 +175,18 @@ def test_physical_addresses_are_permuted(tmp_path: Path) -> None:
     assert sum(event.iova == place for event, place in zip(found, places, strict=False)) < 20
     assert len({event.iova for event in found[:half]}) == half
     assert found[-1].iova == 0x9000
+
+
+def test_identities_are_a_permutation() -> None:
+    """Of the frames of memory among themselves; none is 0, which says that a page is not known."""
+    for frames in (2, 8):
+        made = trace_import.Identities(frames * FRAME)
+        found = [made.address(frame * FRAME + 5) for frame in range(frames)]
+        assert sorted(found) == [frame * FRAME + 5 for frame in range(1, frames + 1)]
+        assert found == [made.address(frame * FRAME + 5) for frame in range(frames)]
+        assert made.address(frames * FRAME) >= (frames + 1) * FRAME
+        assert (made.pages, made.address(0)) == ((frames + 1) * 512, 0)
+    assert trace_import.Identities(1 << 64).pages == ((1 << 40) + 1) * 512
 
 
 @pytest.mark.usefixtures("trace_cmd")
@@ -367,6 +385,16 @@ _POINTS = {
     "dma_sync_sg_for_device": (_TWO, SYNC_CPU + 1, 2),
 }
 """Fields of tracepoints of Linux 6.12 and 7.3, and what becomes of them."""
+
+
+def test_more_devices_than_a_recording_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line(at, "dma_unmap_page", f"device=d{at} addr=0 size=1 dir=0") for at in range(65537)]
+    assert "more than 65,536 devices" in refused(printed(tmp_path, monkeypatch, *lines), tmp_path / "out").message
+
+
+def test_pages_of_a_big_endian_machine(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\x17\x08\x44tracing6\0\1\x08" + (65536).to_bytes(4, "big"))
+    assert "pages of 65536 bytes" in refused(tmp_path / "a", tmp_path / "out").message
 
 
 def test_each_tracepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_parts_by_hand(flags: tuple[str, ...]) -> None:
         [parts], capture_output=True, text=True, check=False, timeout=60, env={"ASAN_OPTIONS": "detect_leaks=0"}
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == 13
+    assert done.stdout.count("ok ") == 14
 
 
 def test_without_an_iommu_nothing_is_walked_and_the_given_rate_arrives(program: Path) -> None:

@@ -15,7 +15,7 @@
 
 #include "format.h"
 
-#define ZSTD_LEVEL	3
+#define ZSTD_LEVEL	1
 /* A recorder that is killed loses at most so much of the recording. */
 #define BLOCK_NS	10000000000ull
 

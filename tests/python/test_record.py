@@ -152,6 +152,22 @@ def test_a_signal_ends_the_recording_and_the_command(
     assert signal.getsignal(signal.Signals[f"SIG{name}"]) == before
 
 
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As SIGHUP by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with record.Command(None).told():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_warnings_of_the_recorder_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_recorder.install(tmp_path / "programs", monkeypatch, then="echo 'xsmmu-record: pages have no identity' >&2")
+    assert run("eth1", "-O", str(tmp_path / "a"), "--seconds", "1").stderr == "pages have no identity\n"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_a_second_ctrl_c_leaves_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording has ended at the first."""

@@ -132,18 +132,18 @@ class Command:
         """Start it, if there is one."""
         if not self._words:
             return
-        # A signal that comes while the command starts would be lost for it.
+        # A signal that comes while the command starts is told to the command, whose end is then waited for.
         with steps.later(*steps.STOPPING):
             self._process = process = subprocess.Popen(
                 self._words, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ())
             )
 
-        def wait() -> None:
-            self.status = process.wait()
-            recorder.stop()
+            def wait() -> None:
+                self.status = process.wait()
+                recorder.stop()
 
-        self._thread = threading.Thread(target=wait, daemon=True)
-        self._thread.start()
+            self._thread = threading.Thread(target=wait, daemon=True)
+            self._thread.start()
 
     def wait(self) -> None:
         """Wait for its end, also if the recorder has failed: the command is no less the user's work."""

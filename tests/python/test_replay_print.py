@@ -42,6 +42,20 @@ def test_a_command_for_each_unit(files: tuple[Path, Path], tmp_path: Path) -> No
     ]
 
 
+def test_commands_have_the_options_of_the_results(files: tuple[Path, Path]) -> None:
+    words = (files[0], "--policy", "fused", "--check", "--counts", "--print", "parallel")
+    assert shlex.split(run("replay", *words))[3:7] == ["--policy", "fused", "--check", "--counts"]
+
+
+def test_counts_are_kept_for_the_program_that_counts() -> None:
+    """The kernel's modes are not counted, and have the same result without it."""
+    counted, kernel = (replay.Unit(Path("a"), policy, False, counts=True) for policy in ("fused", "kernel-lazy"))
+    plain = [replay.Unit(Path("a"), policy, False) for policy in ("fused", "kernel-lazy")]
+    keys = [replay.key_of(unit, "file", "tool", counting) for unit in (counted, kernel) for counting in "ab"]
+    assert len({*keys, *(replay.key_of(unit, "file", "tool") for unit in plain)}) == 4
+    assert keys[2] == keys[3] == replay.key_of(plain[1], "file", "tool")
+
+
 def test_slurm_gets_the_same_commands(files: tuple[Path, Path]) -> None:
     plain = run("replay", *files, *WORDS, "--print", "parallel").splitlines()
     jobs = [shlex.split(line) for line in run("replay", *files, *WORDS, "--print", "slurm").splitlines()]

@@ -775,6 +775,23 @@ def test_a_recording_cannot_take_all_memory(player: Player, tmp_path: Path) -> N
     assert "no memory for the shadow page table, at event" in done.stderr
 
 
+def test_a_text_of_the_header_is_no_field(player: Player, tmp_path: Path) -> None:
+    """As the list of what an import could not know has "devices"."""
+    names = ["cpus", "hz", "memory_pages", "page_bytes", "pages", "devices", "group"]
+    header = {"missing": [each for name in names for each in (name, 7)], **HEADER, "cpus": 2}
+    header |= {"devices": [{"group": 3}, {"group": 3}], "hz": 100}
+    made = Recording().map(1).map(2, device=1).unmap(1).unmap(2, device=1).write(tmp_path / "a", header)
+    found = player(made, "kernel-lazy")
+    assert (found["cpus"], found["tunables"]["hz"]) == (2, 100)
+
+
+@pytest.mark.parametrize("name", ["cpus", "hz"])
+def test_numbers_of_a_header_are_not_cut(name: str, player: Player, tmp_path: Path) -> None:
+    file = Recording().map(1).write(tmp_path / "a", HEADER | {name: (1 << 32) + 100})
+    status, text = player.try_(file, "kernel-lazy")
+    assert status == 3 and "4294967295" in text
+
+
 def test_ticks_of_no_kernel_are_refused(player: Player, tmp_path: Path) -> None:
     """More than 10^9 were a division by zero."""
     file = Recording().map(1).unmap(1).write(tmp_path / "a.dma", HEADER | {"hz": 4_000_000_000})

@@ -241,18 +241,25 @@ static void parse(int count, char **arguments)
 
 /* ---- the recording ---- */
 
-/* Returns the value of the next field of this name in the header, which is JSON; or NULL. */
+#define BLANKS	" \t\r\n"
+
+/*
+ * Returns the value of the next field of this name in the header, which is JSON; or NULL. A string
+ * of this text, such as in a list, is no field.
+ */
 static const char *value_in(const char *header, const char *name)
 {
 	char quoted[64];
-	const char *at;
+	const char *at = header;
 
 	snprintf(quoted, sizeof(quoted), "\"%s\"", name);
-	at = strstr(header, quoted);
-	if (!at)
-		return NULL;
-	at += strlen(quoted);
-	return at + strspn(at, ": ");
+	while ((at = strstr(at, quoted))) {
+		at += strlen(quoted);
+		at += strspn(at, BLANKS);
+		if (*at == ':')
+			return at + 1 + strspn(at + 1, BLANKS);
+	}
+	return NULL;
 }
 
 /* Returns the number of a field; @other if there is none. */
@@ -261,6 +268,14 @@ static u64 field_of(const char *header, const char *name, u64 other)
 	const char *at = value_in(header, name);
 
 	return at && *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : other;
+}
+
+/* The same; the largest number stands for all larger ones. */
+static u32 small_field_of(const char *header, const char *name, u32 other)
+{
+	u64 found = field_of(header, name, other);
+
+	return found < UINT32_MAX ? (u32)found : UINT32_MAX;
 }
 
 /* Devices of an IOMMU group share its domain. The devices are in the header in their order. */
@@ -293,12 +308,12 @@ static void read_header(const char *header)
 		replay_stop("the recording is of pages of %llu bytes, and only 4096 can be replayed: record on a kernel with such pages",
 			    (unsigned long long)page_bytes);
 	if (!options->cpus)
-		options->cpus = (u32)field_of(header, "cpus", 64);
+		options->cpus = small_field_of(header, "cpus", 64);
 	if (!options->cpus || options->cpus > REPLAY_CPUS_MAX)
 		replay_stop("the recording is of %u CPUs, and at most %u can be replayed",
 			    options->cpus, REPLAY_CPUS_MAX);
 	if (!options->hz)
-		options->hz = (u32)field_of(header, "hz", 250);
+		options->hz = small_field_of(header, "hz", 250);
 	if (!options->hz)
 		options->hz = 250;
 	if (options->hz < HZ_MIN || options->hz > HZ_MAX)

@@ -428,14 +428,15 @@ void xs_identity_unmap_all(struct xs_engine *engine, u64 page, u64 pages,
 		if (!word)
 			return;
 		unmapped = xs_identity_unmap_word(engine, word, page);
+		/* By this call or an earlier one: devices may still reach the page. */
+		if (xs_identity_is_stuck(engine, page))
+			misuse->removed = -XS_ENOMEM;
 		if (unmapped == XS_UNMAPPED_NOT)
 			continue;
 		if (!misuse->mapped_pages)
 			misuse->mapped_iova = page << XS_PAGE_LG2;
 		misuse->mapped_pages = 1;
 		misuse->shared |= unmapped == XS_UNMAPPED_SHARED;
-		if (unmapped == XS_UNMAPPED_STUCK)
-			misuse->removed = -XS_ENOMEM;
 	}
 }
 

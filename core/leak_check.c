@@ -55,8 +55,9 @@ s64 xs_engine_live_pages(const struct xs_engine *engine)
 }
 
 /*
- * A page is counted as mapped before its map returns, hence before its unmap. The counts have no
- * order, but after the wait all maps that ended before are counted.
+ * A page is counted as mapped between xs_enter() and xs_exit() of its map, hence before its unmap.
+ * The counts have no order, but the wait is for all calls that had entered before, so after it the
+ * map of each page that was seen as unmapped is counted.
  */
 bool xs_engine_is_balanced(struct xs_engine *engine)
 {

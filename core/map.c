@@ -321,9 +321,9 @@ u64 xs_engine_alloc_iova(struct xs_engine *engine, u32 pages, u64 last)
 
 	xs_enter();
 	iova = xs_place_many(engine, xs_policy_of(engine), pages, last);
-	xs_exit();
 	if (iova)
 		xs_count_map(engine, pages);
+	xs_exit();
 	return iova;
 }
 

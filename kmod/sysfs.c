@@ -269,11 +269,14 @@ static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 }
 XS_ROOT_ONLY(exposure_ns);
 
-/* Unmapped pages that were not flushed inside their unmap. */
+/*
+ * Unmapped pages that were not flushed inside their unmap. On a CPU that reorders stores, a reader
+ * may see a flush before its unmap.
+ */
 static u64 deferred(const struct xs_stats *sum)
 {
-	return xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages -
-	       sum->counts.kept_unmaps;
+	return max_t(s64, xs_counts_unmapped(&sum->counts) - sum->counts.immediate_pages -
+			  sum->counts.kept_unmaps, 0);
 }
 
 /* The use of choices since the attach; empty if the group is not attached. */

@@ -42,8 +42,9 @@ struct xs_commands {
  * @mapped_iova: of an unmap, the start of the first mapping that has some of the named pages
  * @mapped_pages: size of the mapping at @mapped_iova; 0 if no named page was mapped
  * @shared: named pages of the identity window have other mappings, and stay until their unmaps
- * @removed: negative errno if named pages of any mapping could not be removed, or the removal is
- *   not certain; else XS_REMOVED_ALL if the mapping at @mapped_iova was removed as a whole; else 0
+ * @removed: negative errno if named pages could not be removed, by this unmap, or by an earlier one
+ *   of a page of the identity window, or the removal is not certain; else XS_REMOVED_ALL if the
+ *   mapping at @mapped_iova was removed as a whole; else 0
  */
 struct xs_misuse {
 	const char *what;

@@ -706,8 +706,9 @@ s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum);
  * @engine: engine
  *
  * Context: any, also under traffic.
- * Return: the count. Under traffic it misses calls that run meanwhile, and on a CPU that reorders
- *   stores, such as arm64, it can be negative; see xs_engine_is_balanced().
+ * Return: the count. Under traffic it misses calls that run meanwhile. It can be negative on a
+ *   CPU that reorders stores, such as arm64, and beside a bad unmap of a page that is being
+ *   mapped; see xs_engine_is_balanced().
  */
 s64 xs_engine_live_pages(const struct xs_engine *engine);
 

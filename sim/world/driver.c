@@ -1012,13 +1012,15 @@ static void tear_any(void)
 		put_live(&mapping);
 		mapping = take_live(sim_draw(sim.live_count));
 	}
-	sim.in_flight++;
-	if (mapping.pages == 1)
+	if (mapping.pages == 1) {
+		put_live(&mapping);
 		bad_unmap_outside();
-	else
-		gone = tear(&mapping);
+		return;
+	}
+	sim.in_flight++;
+	gone = tear(&mapping);
 	/* Unmap part of the mapping again, possibly the same pages. */
-	while (mapping.pages > 1 && !gone && sim_draw(3)) {
+	while (!gone && sim_draw(3)) {
 		sim.bad_unmaps++;
 		gone = tear(&mapping);
 	}

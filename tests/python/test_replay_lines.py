@@ -174,6 +174,7 @@ def test_the_command(player: Player, tmp_path: Path, monkeypatch: pytest.MonkeyP
     document = json.loads(said("--counts", "-o", "json"))
     assert not fault(document)
     assert ["lines" in each for each in document["replays"]] == [False, True]
+    assert document["replays"][1]["lines"]["events"] == document["replays"][1]["events"] == 202
     (tmp_path / "programs" / command.COUNTING).unlink()
     assert "LINES/PAGE" not in said()
     with pytest.raises(UserError, match="xsmmu-replay-lines does not exist: name xsmmu-replay and"):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-import struct
 import subprocess
 import tempfile
 from collections import Counter
@@ -175,15 +174,19 @@ def _report(file: Path) -> Iterator[Traced]:
         )
 
 
-def _page_bytes(file: Path) -> int:
-    """The size of the machine's pages, which stands in the head of the file."""
+def _check_machine(file: Path) -> None:
+    """Refuse files of machines that cannot be imported, which the head of the file tells."""
     with file.open("rb") as stream:
         head = stream.read(64)
     _version, _, rest = head.removeprefix(_MAGIC).partition(b"\0")
     if not head.startswith(_MAGIC) or len(rest) < 6:
         raise UserError(f"{shown(str(file))} is no file of trace-cmd: name a trace.dat", code="no-file")
     # After the version: whether the machine is big endian, the size of its long, the size of its pages.
-    return int(struct.unpack_from(">I" if rest[0] else "<I", rest, 2)[0])
+    if rest[0]:
+        raise UserError(f"{shown(str(file))} is of a big-endian machine, and only little-endian ones can be imported")
+    page_bytes = int.from_bytes(rest[2:6], "little")
+    if page_bytes != 1 << _PAGE_SHIFT:
+        raise UserError(f"{shown(str(file))} has pages of {page_bytes} bytes, and only pages of 4096 can be imported")
 
 
 # ---- facts for the header ----
@@ -461,9 +464,7 @@ def _header(facts: Facts, memory_pages: int) -> dict[str, Any]:
 
 def import_file(file: Path, out: Path) -> dict[str, Any]:
     """Write a recording of what a trace.dat has; returns the summary, with what is missing."""
-    page_bytes = _page_bytes(file)
-    if page_bytes != 1 << _PAGE_SHIFT:
-        raise UserError(f"{shown(str(file))} has pages of {page_bytes} bytes, and only pages of 4096 can be imported")
+    _check_machine(file)
     facts = facts_of(file)
     if not facts.points:
         raise UserError(

@@ -58,7 +58,7 @@ static void allow(void)
 void count_init(void)
 {
 	if (replay.options.cpus > CPUS_MAX)
-		replay_stop("transfers of lines can be counted of at most %u CPUs, and the recording has %u",
+		replay_stop("transfers of lines can be counted of at most %u CPUs, and the recording has %u: leave out --counts",
 			    CPUS_MAX, replay.options.cpus);
 	allow();
 	arena_init();

@@ -12,7 +12,7 @@ int main(int count, char **words)
 {
 	static struct device devices[RAW_DEVICES];
 	struct tracefs tracefs = { .devices = devices, .count = (unsigned int)count - 1 };
-	struct merge_event event;
+	const struct merge_event *event;
 
 	if (count == 2 && !strcmp(words[1], "--left")) {
 		remove_left();
@@ -20,8 +20,8 @@ int main(int count, char **words)
 	}
 	for (int at = 1; at < count; at++)
 		snprintf(devices[at - 1].name, sizeof(devices[0].name), "%s", words[at]);
-	while (tracefs_next(&tracefs, &event))
-		printf("%u %llu %u %u %llx %llu %llx\n", event.raw.kind, event.raw.ns, event.cpu,
-		       event.raw.device, event.raw.iova, event.raw.bytes, event.raw.phys);
+	while ((event = tracefs_next(&tracefs)))
+		printf("%u %llu %u %u %llx %llu %llx\n", event->raw.kind, event->raw.ns, event->cpu,
+		       event->raw.device, event->raw.iova, event->raw.bytes, event->raw.phys);
 	return 0;
 }

@@ -20,7 +20,7 @@
 /**
  * struct lane - events of a CPU
  * @ring: its ring
- * @events: taken from the ring
+ * @events: taken from the ring; their CPU and span stay
  * @at: next of them
  * @count: number of them
  * @last_ns: time of the last that was given out
@@ -30,7 +30,7 @@
  */
 struct lane {
 	struct ring *ring;
-	struct raw_event events[LANE_EVENTS];
+	struct merge_event events[LANE_EVENTS];
 	unsigned int at;
 	unsigned int count;
 	uint64_t last_ns;
@@ -45,11 +45,13 @@ struct lane {
  * @rings: libbpf's
  * @lanes: by CPU
  * @missing: missing events of all CPUs to be told
+ * @told: the loss or the missing events that were given out
  * @limit_ns: events up to this time can be given out
  * @last_ns: time of the last event given out
  * @late: number of late events
  * @best: lane whose heads are the oldest, up to @best_until
  * @best_until: time of the oldest head of the others
+ * @until_ns: up to this time, events of @best are next
  * @is_full: a ring was more than half full
  * @is_last: no event follows
  */
@@ -58,11 +60,13 @@ struct merge {
 	struct ring_buffer *rings;
 	struct lane *lanes;
 	struct merge_event missing;
+	struct merge_event told;
 	uint64_t limit_ns;
 	uint64_t last_ns;
 	uint64_t late;
 	struct lane *best;
 	uint64_t best_until;
+	uint64_t until_ns;
 	bool is_full;
 	bool is_last;
 };
@@ -80,7 +84,7 @@ static int take(void *context, void *data, size_t bytes)
 	struct lane *lane = context;
 
 	if (bytes == sizeof(struct raw_event))
-		lane->events[lane->count++] = *(struct raw_event *)data;
+		lane->events[lane->count++].raw = *(struct raw_event *)data;
 	return 0;
 }
 
@@ -99,6 +103,8 @@ static bool add_ring(struct merge *merge, unsigned int cpu)
 	}
 	lane->ring = ring_buffer__ring(merge->rings, cpu);
 	lane->loss.cpu = cpu;
+	for (unsigned int at = 0; at < LANE_EVENTS; at++)
+		lane->events[at].cpu = cpu;
 	return true;
 }
 
@@ -212,7 +218,7 @@ void merge_miss(struct merge *merge, uint64_t ns, uint64_t span_ns, uint64_t eve
 
 static uint64_t head_ns(const struct lane *lane)
 {
-	uint64_t ns = lane->at < lane->count ? lane->events[lane->at].ns : NEVER;
+	uint64_t ns = lane->at < lane->count ? lane->events[lane->at].raw.ns : NEVER;
 
 	return lane->loss.raw.bytes && lane->loss.raw.ns < ns ? lane->loss.raw.ns : ns;
 }
@@ -236,8 +242,59 @@ static void find_best(struct merge *merge)
 	}
 }
 
-static void give(struct merge *merge, struct merge_event *event)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
+	return a < b ? a : b;
+}
+
+/* Gives out a loss or missing events, which are then told. */
+static struct merge_event *tell(struct merge *merge, struct merge_event *event)
+{
+	merge->told = *event;
+	event->raw.kind = 0;
+	event->raw.bytes = 0;
+	merge->best = NULL;
+	return &merge->told;
+}
+
+/* The next event of all lanes, NULL if there is none; sets @best and @until_ns. */
+static struct merge_event *find_next(struct merge *merge)
+{
+	struct lane *lane = merge->best;
+	uint64_t head;
+
+	if (lane && lane->at == lane->count)
+		refill(lane);
+	find_best(merge);
+	lane = merge->best;
+	head = lane ? head_ns(lane) : NEVER;
+	if (merge->missing.raw.kind && merge->missing.raw.ns <= smaller(head, merge->limit_ns))
+		return tell(merge, &merge->missing);
+	if (!lane || head > merge->limit_ns)
+		return NULL;
+	if (lane->loss.raw.bytes && lane->loss.raw.ns == head)
+		return tell(merge, &lane->loss);
+	merge->until_ns = smaller(merge->best_until, merge->limit_ns);
+	if (lane->loss.raw.bytes)
+		merge->until_ns = smaller(merge->until_ns, lane->loss.raw.ns - 1);
+	if (merge->missing.raw.kind)
+		merge->until_ns = smaller(merge->until_ns, merge->missing.raw.ns - 1);
+	return &lane->events[lane->at++];
+}
+
+const struct merge_event *merge_next(struct merge *merge)
+{
+	struct lane *lane = merge->best;
+	struct merge_event *event;
+
+	if (lane && lane->at < lane->count && lane->events[lane->at].raw.ns <= merge->until_ns)
+		event = &lane->events[lane->at++];
+	else
+		event = find_next(merge);
+	if (!event)
+		return NULL;
+	if (merge->best)
+		merge->best->last_ns = event->raw.ns;
 	if (event->raw.ns < merge->last_ns) {
 		/* An entry of a list that an interrupt has split is where it belongs: behind its
 		 * list. */
@@ -245,50 +302,7 @@ static void give(struct merge *merge, struct merge_event *event)
 		event->raw.ns = merge->last_ns;
 	}
 	merge->last_ns = event->raw.ns;
-}
-
-static void pop(struct lane *lane, struct merge_event *event, unsigned int cpu)
-{
-	if (lane->loss.raw.bytes && head_ns(lane) == lane->loss.raw.ns) {
-		*event = lane->loss;
-		lane->loss.raw.bytes = 0;
-		return;
-	}
-	event->raw = lane->events[lane->at++];
-	event->span_ns = 0;
-	event->cpu = cpu;
-	lane->last_ns = event->raw.ns;
-	if (lane->at == lane->count)
-		refill(lane);
-}
-
-static bool next_missing(struct merge *merge, uint64_t head, struct merge_event *event)
-{
-	uint64_t ns = merge->missing.raw.ns;
-
-	if (!merge->missing.raw.kind || ns > head || ns > merge->limit_ns)
-		return false;
-	*event = merge->missing;
-	merge->missing.raw.kind = 0;
-	give(merge, event);
-	return true;
-}
-
-bool merge_next(struct merge *merge, struct merge_event *event)
-{
-	uint64_t head = merge->best ? head_ns(merge->best) : NEVER;
-
-	if (!merge->best || head > merge->best_until) {
-		find_best(merge);
-		head = merge->best ? head_ns(merge->best) : NEVER;
-	}
-	if (next_missing(merge, head, event))
-		return true;
-	if (!merge->best || head == NEVER || head > merge->limit_ns)
-		return false;
-	pop(merge->best, event, merge->best - merge->lanes);
-	give(merge, event);
-	return true;
+	return event;
 }
 
 uint64_t merge_late(const struct merge *merge)

@@ -43,8 +43,9 @@ void merge_fill(struct merge *merge, bool last);
  */
 void merge_miss(struct merge *merge, uint64_t ns, uint64_t span_ns, uint64_t events);
 
-/* The next event, false if there is none before the next merge_fill(). */
-bool merge_next(struct merge *merge, struct merge_event *event);
+/* The next event, which is valid until the next call; NULL if there is none before the next
+ * merge_fill(). */
+const struct merge_event *merge_next(struct merge *merge);
 
 /* Number of events that were given a later time. */
 uint64_t merge_late(const struct merge *merge);

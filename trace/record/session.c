@@ -218,10 +218,9 @@ static void convert(struct session *session, const struct merge_event *from, str
 	}
 }
 
-static bool next_event(struct session *session, struct merge_event *event)
+static const struct merge_event *next_event(struct session *session)
 {
-	return session->tracefs ? tracefs_next(session->tracefs, event)
-				: merge_next(session->merge, event);
+	return session->tracefs ? tracefs_next(session->tracefs) : merge_next(session->merge);
 }
 
 static void fill(struct session *session, bool last)
@@ -232,13 +231,13 @@ static void fill(struct session *session, bool last)
 
 static bool write_ready(struct session *session, struct trace_error *error)
 {
-	struct merge_event event;
+	const struct merge_event *event;
 
-	while (next_event(session, &event)) {
+	while ((event = next_event(session))) {
 		struct trace_event written;
 
-		convert(session, &event, &written);
-		tally_add(&session->tally, &written, event.raw.phys, session->page_shift);
+		convert(session, event, &written);
+		tally_add(&session->tally, &written, event->raw.phys, session->page_shift);
 		session->last_ns = written.ns;
 		if (!trace_write(session->writer, &written, error))
 			return false;

@@ -403,7 +403,7 @@ void tracefs_miss(struct tracefs *tracefs, uint64_t ns, uint64_t span_ns)
 		add(tracefs, &event);
 }
 
-bool tracefs_next(struct tracefs *tracefs, struct merge_event *event)
+const struct merge_event *tracefs_next(struct tracefs *tracefs)
 {
 	while (tracefs->next == tracefs->ready) {
 		ssize_t bytes;
@@ -415,9 +415,8 @@ bool tracefs_next(struct tracefs *tracefs, struct merge_event *event)
 		bytes = read(tracefs->pipe, tracefs->text + tracefs->used,
 			     LINE_BYTES - tracefs->used);
 		if (bytes <= 0)
-			return false;
+			return NULL;
 		tracefs->used += bytes;
 	}
-	*event = tracefs->queue[tracefs->next++];
-	return true;
+	return &tracefs->queue[tracefs->next++];
 }

@@ -28,8 +28,8 @@ void tracefs_close(struct tracefs *tracefs);
 void tracefs_record(struct tracefs *tracefs, bool on);
 /* Notes a gap, as merge_miss(). */
 void tracefs_miss(struct tracefs *tracefs, uint64_t ns, uint64_t span_ns);
-/* The next event, false if there is none now. */
-bool tracefs_next(struct tracefs *tracefs, struct merge_event *event);
+/* The next event, which is valid until the next call; NULL if there is none now. */
+const struct merge_event *tracefs_next(struct tracefs *tracefs);
 /* Names of the tracepoints, as JSON strings with commas. */
 void tracefs_print(const struct tracefs *tracefs, char *text, size_t room);
 

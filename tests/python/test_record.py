@@ -138,18 +138,19 @@ exit 1
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("name", ["TERM", "HUP"])
+@pytest.mark.parametrize("names", [("TERM",), ("HUP",), ("TERM", "HUP")])
 def test_a_signal_ends_the_recording_and_the_command(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Ctrl-C does; the file is complete when the tool has ended."""
     fake_recorder.install(tmp_path / "programs", monkeypatch)
-    before = signal.getsignal(signal.Signals[f"SIG{name}"])
-    script = f"trap 'exit 7' {name}; kill -{name} $PPID; while :; do sleep 0.05; done"
+    before = signal.getsignal(signal.Signals[f"SIG{names[0]}"])
+    script = f"trap 'exit 7' {' '.join(names)}; {''.join(f'kill -{name} $PPID; ' for name in names)}"
+    script += "while :; do sleep 0.05; done"
     error = refusal("eth1", "-O", str(tmp_path / "a"), "--", "sh", "-c", script)
     assert "status 7; the recording is kept" in error.message
     assert (tmp_path / "a").exists()
-    assert signal.getsignal(signal.Signals[f"SIG{name}"]) == before
+    assert signal.getsignal(signal.Signals[f"SIG{names[0]}"]) == before
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -152,12 +152,19 @@ class Command:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """SIGTERM and SIGHUP act as Ctrl-C, which the terminal also sends to the command."""
+        """SIGTERM and SIGHUP act as Ctrl-C, which the terminal also sends to the command.
+
+        Only the first ends the recording: both may come at once, and the other would meet the handling of the first.
+        """
+        ended = False
 
         def tell(number: int, _frame: FrameType | None) -> None:
+            nonlocal ended
             if self._process:
                 self._process.send_signal(number)
-            raise KeyboardInterrupt
+            if not ended:
+                ended = True
+                raise KeyboardInterrupt
 
         before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
         taken = [each for each, answer in before.items() if answer != signal.SIG_IGN]

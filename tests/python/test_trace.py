@@ -10,6 +10,7 @@ import json
 import random
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -29,6 +30,7 @@ from xsmmu import files, trace
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import replay
 
 pytestmark = pytest.mark.early
 
@@ -495,6 +497,19 @@ def test_example_of_the_specification(program: Path, tmp_path: Path) -> None:
         Event(1200, 0xFFFFE040, 0x1235, 1514, queue=7, offset=0x40, cpu=1, kind=MAP, flags=2),
         Event(1500, 0xFFFFF000, 0, 2048, queue=7, cpu=1, kind=2, flags=2),
     ]
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="no valgrind on this host")
+def test_packing_takes_few_instructions(tmp_path: Path) -> None:
+    """Packing takes about 250 instructions an event, and making the events up 64."""
+
+    def instructions(events: int) -> int:
+        argv = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={tmp_path}/out", replay.writer()]
+        argv += [tmp_path / f"{events}", "{}", str(events)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        return int(re.findall(r"Collected : (\d+)", done.stderr)[0])
+
+    assert (instructions(200_000) - instructions(100_000)) / 100_000 <= 335
 
 
 def test_kinds_are_those_of_the_header() -> None:

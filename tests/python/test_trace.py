@@ -504,8 +504,8 @@ def test_packing_takes_few_instructions(tmp_path: Path) -> None:
     """Packing takes about 250 instructions an event, and making the events up 64."""
 
     def instructions(events: int) -> int:
-        argv = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={tmp_path}/out", replay.writer()]
-        argv += [tmp_path / f"{events}", "{}", str(events)]
+        valgrind = ("valgrind", "--tool=callgrind", f"--callgrind-out-file={tmp_path}/out")
+        argv = (*valgrind, replay.writer(), tmp_path / f"{events}", "{}", str(events))
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         return int(re.findall(r"Collected : (\d+)", done.stderr)[0])
 

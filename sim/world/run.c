@@ -73,6 +73,7 @@ void sim_run(const struct sim_config *config, const struct sim_run *run)
 	table_begin();
 	cache_begin();
 	queue_begin();
+	sim_iommu_begin();
 	check_begin();
 	cpus_begin(run);
 	cpus_run(life_begin);

@@ -365,6 +365,7 @@ void queue_flush(const struct xs_range *range, bool hint);
 void queue_hardware(void);	/* the IOMMU executes the next command */
 
 /* sim_iommu.c */
+void sim_iommu_begin(void);
 extern const struct xs_backend_ops sim_ops;
 
 /* device.c */

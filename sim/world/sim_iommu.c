@@ -16,6 +16,12 @@ static struct {
 /* The last invalidation of each CPU, in the task and in interrupts. */
 static struct sim_flush asked[SIM_CPUS][2];
 
+/* An invalidation of an earlier run has a later number than the events of this one. */
+void sim_iommu_begin(void)
+{
+	memset(asked, 0, sizeof(asked));
+}
+
 static struct sim_flush *asked_now(void)
 {
 	return &asked[sim_cpu_now()][sim_me->interrupted];

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Recordings of devices under the module's policies, with the module's counts, for a replay on the host. Functions of
-# record.sh are needed.
+# Recordings of devices under the module's policies, with the module's counts, and their replay, here and on the host.
+# Functions of record.sh are needed.
 
 # hear POLICY BDF WORK: bind, work and unbind while the device is recorded; the host gets the recording and the counts.
 hear() {
@@ -15,7 +15,8 @@ hear() {
 	heard_after=$(stats_json $2)
 	record_end
 	expect_nothing_lost
-	emit "{\"event\":\"heard\",\"work\":\"$3\",\"driver\":\"$(driver_of $2)\",\"policy\":\"$1\",\"before\":$heard_before,\"after\":$heard_after,\"recording\":\"$(base64 $RECORDING | tr -d '\n')\"}"
+	xsmmu-replay $RECORDING --policy "$1" >/tmp/replayed || failure "no replay here: $(tail -n 1 /tmp/replayed)"
+	emit "{\"event\":\"heard\",\"work\":\"$3\",\"driver\":\"$(driver_of $2)\",\"policy\":\"$1\",\"before\":$heard_before,\"after\":$heard_after,\"replayed\":$(cat /tmp/replayed),\"recording\":\"$(base64 $RECORDING | tr -d '\n')\"}"
 	put $2 policy none || failure "$2: policy none was refused: $(cat /tmp/put)"
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Recordings of NICs and disks, on each kernel: every call is there.
+"""Recordings of NICs and disks, on each kernel, by the program of the package: every call is there.
 
 The case `cost` prints a row of the table in docs/record.md: instructions of a map, an unmap, and their mean.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.python import guests
 
 from xsmmu_lab.arch import AMD64
-from xsmmu_lab.setup import kernels, trace
+from xsmmu_lab.setup import kernels, packages
 from xsmmu_lab.vm.guest import Record
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
@@ -26,7 +26,7 @@ def hears(record: Record) -> list[str]:
 
 def machine(pattern: str, kernel: str, iommu: str = DEFAULT_IOMMU) -> guests.Machine:
     def files(_source: Path) -> Mapping[str, bytes]:
-        return {"bin/xsmmu-record": trace.recorder(arch=IOMMUS[iommu].arch).read_bytes()}
+        return packages.programs(IOMMUS[iommu].arch, "xsmmu-record")
 
     # The goal is 450 instructions an event; arm64 has a longer way into a program.
     settings: dict[str, str | int] = {"GOAL": 450 if IOMMUS[iommu].arch == AMD64 else 520}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module's counts in a guest, and those of a replay of what the guest has recorded meanwhile.
 
+The guest has the programs of the package xsmmu-trace.
+
 Each comparison prints a row of the table in docs/replay.md.
 """
 
@@ -11,12 +13,12 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.python import guests
 from tests.python.recordings import Player
 
-from xsmmu_lab.setup import kernels, replay, trace
+from xsmmu_lab.setup import kernels, packages, replay
 from xsmmu_lab.vm.guest import Record
 from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
@@ -43,14 +45,19 @@ FOLDER: Final = "KEEP_RECORDINGS"
 Counts = dict[str, int]
 
 
-def replayed(record: Record) -> Counts:
-    """The module's counts, by its names, of a replay of a record's recording under the guest's policy."""
+def replayed(record: Record) -> dict[str, Any]:
+    """The figures of a replay of a record's recording under the guest's policy."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(os.environ.get(FOLDER, temporary))
         file = folder / f"{record['driver']}-{record['work']}-{record['policy']}.xsr"
         file.write_bytes(base64.b64decode(record["recording"]))
         found = Player(replay.compiled())(file, record["policy"])
     assert not found["not_replayed"], found["not_replayed"]
+    return found
+
+
+def counted(found: Mapping[str, Any]) -> Counts:
+    """The module's counts, by its names, of a replay."""
     counts = {name: found[theirs] for name, theirs in FIXED.items()}
     counts |= {f"flush_{cause}": found["flushes"][cause] for cause in CAUSES}
     return counts | {f"inv_{scope}": found["commands"][scope] for scope in SCOPES}
@@ -85,13 +92,15 @@ def tolerance(policy: str, name: str, count: int) -> float:
 def hears(record: Record) -> list[str]:
     """Compare the counts of the guest with a replay."""
     before, after = (record[name]["stats"] for name in ("before", "after"))
-    theirs = replayed(record)
+    found = replayed(record)
+    theirs = counted(found)
     ours = {name: after[name] - before[name] for name in theirs}
     print(f"\n{row(record, ours, theirs)}", flush=True)
     # A replay does not detach the device; the timer flushes what the detach drains.
     for counts in (ours, theirs):
         counts["flush_time"] += counts.pop("flush_drain")
-    wrong = []
+    here = {name: value for name, value in record["replayed"].items() if name != "rate"}
+    wrong = [] if here == found else [f"the replay in the guest has {here}, the one on the host {found}"]
     for name, count in ours.items():
         if abs(count - theirs[name]) > tolerance(record["policy"], name, count):
             wrong.append(f"{name} is {count} in the guest, {theirs[name]} in the replay")
@@ -100,7 +109,7 @@ def hears(record: Record) -> list[str]:
 
 def machine(pattern: str, kernel: str, iommu: str = DEFAULT_IOMMU, timeout_s: float = 2400) -> guests.Machine:
     def files(_source: Path) -> Mapping[str, bytes]:
-        return {"bin/xsmmu-record": trace.recorder(arch=IOMMUS[iommu].arch).read_bytes()}
+        return packages.programs(IOMMUS[iommu].arch, "xsmmu-record", "xsmmu-replay")
 
     topics = ("record", "replay")  # The first provides functions.
     return guests.Machine(topics, pattern, kernel=kernel, iommu=iommu, files=files, hears=hears, timeout_s=timeout_s)
@@ -109,5 +118,5 @@ def machine(pattern: str, kernel: str, iommu: str = DEFAULT_IOMMU, timeout_s: fl
 SHORT = {f"replay {DEFAULT}": machine("^replay_of_a_nic$", DEFAULT)}
 LONG = {f"more {DEFAULT}": machine("^replay_of_(?!a_nic$)", DEFAULT)}
 LONG |= {f"replay {name}": machine("^replay_of_(?!a_nic$)", name) for name in OTHERS}
-LONG["replay arm64"] = machine("^replay_of_(igb|a_disk)$", DEFAULT, "smmuv3")
+LONG["replay arm64"] = machine("^replay_of_(e1000e|igb|a_disk)$", DEFAULT, "smmuv3")
 test_replay = guests.each_case({**SHORT, **LONG}, SHORT)

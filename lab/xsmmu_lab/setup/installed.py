@@ -10,18 +10,25 @@ from __future__ import annotations
 import hashlib
 import shlex
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu_lab.setup import host
+from xsmmu_lab.arch import AMD64
+from xsmmu_lab.setup import host, kernels
 from xsmmu_lab.setup.boot import DISK_LABEL
 from xsmmu_lab.setup.root import PACKAGING, ensure
 
 SUITES = ("trixie", "bookworm")
 """Debian 13 and 12."""
+
+WITH_BACKPORTS = "trixie-backports"
+"""Debian 13 with a kernel of its backports."""
+_BACKPORTED = "7.2"
+"""This kernel, by its name in lab/kernels.toml."""
 
 LABEL = "debian"
 """The label by which the kernel finds the root file system."""
@@ -70,32 +77,44 @@ class Installed:
 
 
 def machine(suite: str, console: Console) -> Installed:
-    """The disk of a machine with a Debian suite; made if missing. The disk is shared: boot a copy."""
+    """The disk of a machine with a suite; made if missing. The disk is shared: boot a copy."""
     cache = host.cache_dir()
-    identity = hashlib.sha256(repr((_PACKAGES, _UNIT, _HOOKS, _DISK_MIB)).encode()).hexdigest()[:12]
+    packages = _packages(suite, console)
+    identity = hashlib.sha256(repr((packages, _UNIT, _HOOKS, _DISK_MIB)).encode()).hexdigest()[:12]
     folder = cache / "installed" / f"{suite}-{identity}"
     with host.locked(cache / "installed.lock", console, "installing Debian"):
         if not folder.exists():
             host.need_space(cache, _BUILD_BYTES, f"the disk of a {suite} machine")
             folder.parent.mkdir(exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="setup-", dir=folder.parent) as work, console.status(suite):
-                _install(suite, Path(work), console)
+                _install(suite, packages, Path(work), console)
                 Path(work, "made").rename(folder)
     return Installed(folder / "disk", folder / "vmlinuz", folder / "initrd.img")
 
 
-def _install(suite: str, work: Path, console: Console) -> None:
+def _packages(suite: str, console: Console) -> tuple[str, ...]:
+    if suite in SUITES:
+        return _PACKAGES
+    release = kernels.ensure(ensure(host.cache_dir(), console), _BACKPORTED, console).release
+    # apt takes what a kernel needs from its suite, too, if the suite is named.
+    kernel = {name: f"{name.replace(AMD64.name, release)}/{suite}" for name in _PACKAGES if name.startswith("linux-")}
+    return tuple(kernel.get(name, name) for name in _PACKAGES)
+
+
+def _install(suite: str, packages: Sequence[str], work: Path, console: Console) -> None:
     made, archive = work / "made", work / "archive.tar"
     made.mkdir()
     main, security = host.debian_mirrors()
-    sources = f"deb {main} {suite} main\ndeb {main} {suite}-updates main\ndeb {security} {suite}-security main\n"
+    stable = suite.partition("-")[0]
+    pockets = dict.fromkeys((stable, f"{stable}-updates", suite))
+    sources = "".join(f"deb {main} {each} main\n" for each in pockets) + f"deb {security} {stable}-security main\n"
     (work / "sources.list").write_text(sources)
     (work / "apt.conf").write_text(host.apt_acquire_options())
     (work / "unit").write_text(_UNIT)
     copies = [f'cp -L "$1/{name}" {shlex.quote(str(made))}/' for name in ("vmlinuz", "initrd.img")]
     hooks = [f"--customize-hook=cd {shlex.quote(str(work))} && {hook}" for hook in (*_HOOKS, *copies)]
-    options = ["--variant=minbase", f"--aptopt={work / 'apt.conf'}", f"--include={','.join(_PACKAGES)}", *hooks]
-    argv = ["mmdebstrap", *options, suite, str(archive), str(work / "sources.list")]
+    options = ["--variant=minbase", f"--aptopt={work / 'apt.conf'}", f"--include={','.join(packages)}", *hooks]
+    argv = ["mmdebstrap", *options, stable, str(archive), str(work / "sources.list")]
     installed = host.run(argv, env=host.system_env({"TMPDIR": str(work)}))
     if installed.returncode != 0:
         raise host.download_error(f"installing {suite}", (installed.stdout + installed.stderr).splitlines())

@@ -133,7 +133,8 @@ def test_install_record_replay(tmp_path: Path, suite: str) -> None:
         assert found.said[f"{step}-status"] == "0", step
     assert (found.said["nic driver"], found.said["second-driver"], found.said["loaded"]) == ("igb", "e1000e", "0")
     for step in ("record", "second", "disk"):
-        assert "lost: nothing" in printed(found, step)
+        # The kernel skips a call in an interrupt inside of the same call, and counts it.
+        assert re.search(r"lost: (nothing|([\d,]+) events \(\2 inside of other calls\))", printed(found, step))
         assert "events: none" not in printed(found, step)
     for step in ("replay", "second-replay", "disk-replay"):
         assert " fused " in printed(found, step)

@@ -204,7 +204,7 @@ enough() {
 	[ -z "$failures" ] || return 0
 	gone=$(wc -l </tmp/cpus_gone)
 	[ $rounds -ge $ROUNDS ] && [ $changes -gt $ALL_CHANGES ] && [ "$gone" -ge $((CPUS - 1)) ] && return 0
-	[ $rounds -ge $((5 * ROUNDS)) ] || return 1
+	[ $rounds -ge $((10 * ROUNDS)) ] || return 1
 	failure "$rounds rounds: only $changes changes, $gone CPUs gone"
 	return 0
 }

@@ -101,9 +101,11 @@ def check_order(program: Path, folder: Path) -> None:
 
 def check_slack(program: Path, folder: Path) -> None:
     """An event that is in its ring a moment after its time has its place."""
-    made = record(program, folder, [line(9_900_000, 0), line(9_500_000, 1, at=10_500_000)])
-    assert times(made) == [(9_500_000, 1), (9_900_000, 0)]
-    assert made.summary["late"] == 0
+    for before in ([], [7 * MS]):
+        lines = [line(ns, 0) for ns in (*before, 9_900_000)]
+        made = record(program, folder, [*lines, line(9_500_000, 1, at=10_500_000)])
+        assert times(made) == [*((ns, 0) for ns in before), (9_500_000, 1), (9_900_000, 0)]
+        assert made.summary["late"] == 0
 
 
 def check_late(program: Path, folder: Path) -> None:
@@ -165,6 +167,32 @@ def check_slices(program: Path, folder: Path) -> None:
     assert made.summary["first_slices_ns"] == [[0, 20 * MS], [50 * MS, 100 * MS]]
     assert (made.summary["slices"], made.summary["covered_seconds"]) == (2, pytest.approx(0.07))
     assert made.summary["lost"] == 0
+
+
+def check_merged(program: Path, folder: Path) -> None:
+    """Losses and gaps have their places among events that come in bursts of a CPU, and later than their times."""
+    gap = 50 * MS
+    for seed in range(4):
+        rng = random.Random(seed)
+        free = [ns for ns in rng.sample(range(97 * MS), 2000) if abs(ns - gap) > 3 * MS]
+        cpus = [cpu for _ in range(2000) for cpu in [rng.randrange(2)] * rng.choice((1, 2, 40))]
+        events = [*zip(sorted(free), cpus, strict=False), *((gap + n * MS // 4, 0) for n in (-2, -1, 0, 1))]
+        wanted = [(gap, -1, EVERY_CPU, 0), *((ns, 1, cpu, 4096) for ns, cpu in events)]
+        lines = [(20 * MS, f"{20 * MS} off"), (gap, f"{gap} on")]
+        for cpu in range(2):
+            mine, at = sorted(ns for ns, theirs in events if theirs == cpu), 0
+            for ns in mine:
+                at = max(at, ns + (MS if abs(ns - gap) < MS else rng.choice((0, 0, rng.randrange(2 * MS)))))
+                lines.append((at, line(ns, cpu, at=at)))
+            # At most one at each look at the rings: at the time of an event, or just before.
+            told = {ns // (10 * MS): ns - rng.randrange(2) for ns in mine if MS < ns % (10 * MS) < 8 * MS}
+            wanted += [(ns, 0, cpu, 3) for ns in told.values()]
+            lines += [(ns, f"{ns} lose {cpu} 3 {ns}") for ns in told.values()]
+        made = record(program, folder, [text for _, text in sorted(lines, key=lambda each: each[0])])
+        kinds = [(1 if event.kind == MAP else 0 if event.bytes else -1) for event in made.events]
+        found = [(event.ns, kind, event.cpu, event.bytes) for event, kind in zip(made.events, kinds, strict=True)]
+        assert found == sorted(wanted), seed
+        assert made.summary["late"] == 0
 
 
 # -- events ----------------------------------------------------------------------------------------
@@ -325,6 +353,7 @@ def check_failed_write(program: Path, folder: Path) -> None:
 
 CHECKS: tuple[Check, ...] = (
     *(check_order, check_slack, check_late, check_unfinished, check_losses, check_missed, check_slices),
+    check_merged,
     *(check_fields, check_totals, check_permutation, check_recurrence, check_addresses),
     *(check_identity_later, check_killed, check_failed_write),
 )

@@ -145,10 +145,28 @@ def check_full_block(program: Path, folder: Path) -> None:
     found = blocks(write(program, folder / "full", events))
     assert [struct.unpack_from("<I", block, 16)[0] for block in found] == [0, 65536, 7, 0]
     assert read_both(program, folder / "full") == (events, "blocks 0 bytes 0 cut 0")
-    # So many that the table of shapes has several in a row.
-    queues = [Event(n, n, n, n, kind=MAP, queue=n) for n in range(65536)]
+    # So many that the table of shapes has several in a row, and of the largest values, so that they take most bytes.
+    most = (1 << 64) - 1
+    where = {"offset": 1 << 31, "cpu": 0xFFFF, "device": 0xFFFF, "kind": LOST, "flags": 63}
+    queues = [Event(n, most, most, most, most, (1 << 32) - 1 - n, **where) for n in range(65536)]
     write(program, folder / "queues", queues)
     assert read_both(program, folder / "queues") == (queues, "blocks 0 bytes 0 cut 0")
+
+
+def check_few_values(program: Path, folder: Path) -> None:
+    """Small blocks whose events differ in one field or two, so that shapes and columns recur and have one value."""
+    values: dict[str, tuple[int, ...]] = {"iova": (0x1000, 0x1040), "offset": (0, 0x40), "kind": (1, 2)}
+    values |= dict.fromkeys(("page", "bytes", "span", "queue", "cpu", "device", "flags"), (0, 1))
+    rng = random.Random(1)
+    events = []
+    for number in range(400):
+        base = {name: rng.choice(each) for name, each in values.items()}
+        for _ in range(rng.randint(1, 6)):
+            changed = rng.sample(sorted(values), 2)
+            fields = base | {name: rng.choice(values[name]) for name in changed}
+            events.append(Event(20 * number * SECOND, **fields))
+    write(program, folder / "few", events)
+    assert read_both(program, folder / "few") == (events, "blocks 0 bytes 0 cut 0")
 
 
 def check_cut(program: Path, folder: Path) -> None:
@@ -436,8 +454,8 @@ def check_full_disk(program: Path, folder: Path) -> None:
 
 
 CHECKS: tuple[Check, ...] = (
-    *(check_traffic, check_drawn, check_full_block, check_order, check_far, check_contents, check_refused),
-    *(check_writer, check_name, check_full_disk, check_cut, check_damage),
+    *(check_traffic, check_drawn, check_few_values, check_full_block, check_order, check_far, check_contents),
+    *(check_refused, check_writer, check_name, check_full_disk, check_cut, check_damage),
 )
 
 
@@ -469,7 +487,7 @@ def test_under_sanitizers(tmp_path: Path) -> None:
     wrapper = tmp_path / "wrapper"
     wrapper.write_text(f'#!/bin/sh\nexec setarch x86_64 -R {program} "$@"\n')
     wrapper.chmod(0o755)
-    for check in (check_drawn, check_contents, check_order, check_far, check_writer):
+    for check in (check_drawn, check_few_values, check_contents, check_order, check_far, check_writer):
         folder = tmp_path / check.__name__
         folder.mkdir()
         check(wrapper, folder)

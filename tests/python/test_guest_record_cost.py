@@ -17,7 +17,7 @@ from xsmmu_lab.vm.guest import Record
 
 KERNELS: Final = (kernels.table()[0], "6.1", "7.2")
 EVENT_BYTES: Final = 6
-SHARES: Final = {"iperf3": 0.10, "fio": 0.20}
+SHARES: Final = {"iperf3": 0.10, "fio": 0.13}
 """The most that recording may add. The goal of 10 % is missed with fio, see docs/record.md."""
 
 

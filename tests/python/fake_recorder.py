@@ -56,8 +56,11 @@ echo "$*" >{words}
 trap stopped=1 INT
 case $* in *--seconds*) stopped=1 ;; esac
 echo '{{"event":"recording"}}'
-echo '{{"event":"progress","seconds":1.0,"events":300,"lost":0}}'
-until [ "$stopped" ]; do sleep 0.05; done
+# As the real program does, so that the tool, which waits for a line, soon handles a signal.
+until
+	echo '{{"event":"progress","seconds":1.0,"events":300,"lost":0}}'
+	[ "$stopped" ]
+do sleep 0.05; done
 {then}
 echo 1234 >"$2"
 echo '{end}'

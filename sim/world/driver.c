@@ -96,10 +96,9 @@ static void tell_mapped(const struct sim_mapping *mapping, u32 page, u32 part)
 }
 
 /*
- * A mapping that is unmapped twice, or three times. No step that maps begins meanwhile: a late
- * unmap would undo a new mapping at the same IOVAs, and no engine can tell the two apart. Steps
- * that run go on, and @reused tells if one of them has got the IOVAs. The end of the last call
- * reports the unmap.
+ * A mapping that is unmapped twice, or three times, while no step that maps runs: a late unmap
+ * would undo a new mapping at the same IOVAs, and no engine can tell the two apart. The end of
+ * the last call reports the unmap.
  */
 static struct {
 	struct sim_mapping mapping;
@@ -110,14 +109,12 @@ static struct {
 	u32 inside;
 	u32 warnings;
 	u32 winner;
-	bool reused;	/* a map has got IOVAs of @mapping */
 } twice;
 
 void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved)
 {
-	u32 of = sim_page_of(twice.mapping.iova);
-
-	twice.reused |= page < of + twice.mapping.pages && of < page + pages;
+	if (twice.running)
+		sim_fail("accounts", "a map runs beside unmaps of one mapping");
 	sim_me->handed_page = page;
 	sim_event(EV_HANDED, sim_cpu_now(), page, pages, last == ~0ULL ? ~0u : sim_page_of(last),
 		  reserved);
@@ -687,7 +684,9 @@ static bool recycle(const struct sim_mapping *of)
 	mapping.era = sim.era;
 	if (!sim_draw(4))
 		mapping.prot = 1 + sim_draw(3);
+	sim.map_steps++;
 	done = map_whole(&mapping, driver_limit(), true);
+	sim.map_steps--;
 	if (done)
 		put_live(&mapping);
 	return done;
@@ -744,15 +743,13 @@ static void twice_call(void)
 
 /*
  * A further call finds the mapping unmapped, and flushes what is deferred, beside all steps but
- * maps. Maps that began before have ended: they could get the IOVAs.
+ * those that map.
  */
 static bool twice_again(void)
 {
-	if (twice.reused || sim.calls || sim_draw(2))
+	if (sim.calls || sim_draw(2))
 		return false;
 	twice_call();
-	if (twice.reused)
-		sim_fail("accounts", "a map got IOVAs of a mapping that is unmapped again");
 	return true;
 }
 
@@ -783,7 +780,7 @@ void driver_unmap_twice(void)
 {
 	const struct sim_window_page *shared;
 
-	if (twice.running || sim.mapping || !sim.live_count)
+	if (twice.running || sim.map_steps || !sim.live_count)
 		return;
 	twice.mapping = take_live(sim_draw(sim.live_count));
 	shared = page_in_window(&twice.mapping);
@@ -794,7 +791,6 @@ void driver_unmap_twice(void)
 	}
 	twice.running = true;
 	twice.now = sim_draw(2);
-	twice.reused = false;
 	twice.callers = 0;
 	twice.inside = 0;
 	twice.warnings = 0;
@@ -1062,16 +1058,20 @@ bool driver_step_mapping(u32 step)
 		step = STEP_UNMAP;
 	switch (step) {
 	case STEP_MAP:
+		sim.map_steps++;
 		if (sim.config.caching && sim_chance(sim.config.aware))
 			map_aware();
 		else
 			driver_map(0, driver_limit());
+		sim.map_steps--;
 		return true;
 	case STEP_UNMAP:
 		unmap();
 		return true;
 	case STEP_BLOCK:
+		sim.map_steps++;
 		block_step();
+		sim.map_steps--;
 		return true;
 	}
 	return false;

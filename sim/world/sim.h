@@ -132,7 +132,7 @@ struct sim_world {
 	bool direct;		/* entries are written in place now */
 	bool forgetting;	/* and the end of direct writes has begun */
 	u64 era;		/* of the policy; a change of policy begins and ends an era */
-	u32 mapping;		/* running calls that map */
+	u32 map_steps;		/* running steps, or parts of them, that map */
 	u32 mapping_pages;	/* pages of these calls */
 	u32 unmapping_pages;	/* pages of running calls that unmap */
 	u32 mending;		/* pages of wholly named mappings, not given back */
@@ -213,7 +213,6 @@ static inline void sim_call_begin(u32 causes)
 /* Begin a call that maps @pages pages. */
 static inline void sim_map_begin(u32 pages)
 {
-	sim.mapping++;
 	sim.mapping_pages += pages;
 	sim_me->map = ++sim.maps_begun;
 	sim_me->map_began_ns = sim.now_ns;
@@ -230,7 +229,6 @@ static inline void sim_map_end(u32 pages)
 	sim_call_end();
 	sim_me->map = 0;
 	sim.mapping_pages -= pages;
-	sim.mapping--;
 }
 
 /* The running CPU has removed or released @pages pages. */

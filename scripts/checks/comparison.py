@@ -19,8 +19,8 @@ from xsmmu_lab.runs.claims import Check
 MODEL: Final = PROJECT / "model"
 KEPT: Final = RESULTS / "validate"
 """Results of points."""
-SEEDS: Final = 3
-TIME_MS: Final = 40
+SEEDS: Final = predict.SEEDS
+TIME_MS: Final = predict.TIME_MS
 MEASURED_MS: Final = 30
 """The first quarter of a point is a warm-up, which does not count."""
 GOALS: Final[Mapping[str, float]] = {"fs-flows": 0.10, "fs-rings": 0.10, "fs-ablation": 0.25}

@@ -88,6 +88,19 @@ def test_a_lift_is_tried(files: Files) -> None:
     assert "raised by twice the walkers (109.0 Gb/s)" in said(files, "--policies", "kernel-strict")
 
 
+def test_a_point_that_has_not_settled_is_named(files: Files) -> None:
+    files[1].write_text(files[1].read_text().replace("value = 10,", "value = 17,"))
+    (row,) = found(files, "--policies", "fused")
+    assert row["time_ms"] == 40
+    assert row["longer"] == {"time_ms": 160, "throughput_gbps": pytest.approx(84.01)}
+    assert row["throughput_gbps"]["high"] < 43, "no run of the interval"
+    note = "note: fused: has not settled in 40 ms: 160 ms give 84.0 Gb/s; add --ms 160 or more"
+    assert note in said(files, "--policies", "fused").splitlines()
+    assert "has not settled" not in said(files, "--policies", "fused", "--ms", "160")
+    for more in (("--sweep", "ring=256"), ("--ms", "401")):
+        assert "longer" not in found(files, "--policies", "fused", *more)[0]
+
+
 def test_an_interval_is_that_of_all_sets(files: Files) -> None:
     widen(files, 150, 210)
     (row,) = found(files, "--policies", "kernel-strict")

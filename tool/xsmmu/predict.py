@@ -3,7 +3,8 @@
 
 The program xsmmu-model simulates a point: a machine, a workload, a policy and a seed. A unit of work (units.py) is a
 policy at a place of the sweep: the point with several seeds, with each set of parameters that is also possible
-(model_files.sets), and with single parameters changed, which shows how a limit could be lifted.
+(model_files.sets), with single parameters changed, which shows how a limit could be lifted, and for a longer time,
+which shows whether the traffic has settled.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ DEFAULT: Final = ",".join([*POLICIES, "fused-aware", "fused-direct-aware"])
 SEEDS: Final = 3
 TIME_MS: Final = 40
 """Seeds and time of a point by default: those of `make validate`, whose errors are so those of a prediction."""
+LONGER: Final = 4
+"""A point that is no part of a sweep is also run for so many times as long."""
+LONGER_FROM_MS: Final = 400
+"""No longer than so many times this: the program ends runs of too many events."""
 MANY: Final = 50
 """From this number of units on, the time of all is estimated first."""
 LONGEST_S: Final = 3600
@@ -119,17 +124,24 @@ class Unit:
         """Changes that are tried."""
         return [*_lifts(self.values(), self.plan.scene)] if self.plan.with_lifts else []
 
+    def longer_ms(self) -> int | None:
+        """The longer time that is tried; None if none is."""
+        plan = self.plan
+        return LONGER * plan.time_ms if plan.with_lifts and plan.time_ms <= LONGER_FROM_MS else None
+
     def inputs(self) -> list[str]:
-        """The input of each run: with each seed; with each set; with each lift."""
+        """The input of each run: with each seed; with each set; with each lift; for a longer time."""
         values, fixed = self.values(), dict(self.at)
         made = [self._input(values, seed) for seed in range(1, self.plan.seeds + 1)]
         for number, changed in enumerate(self.plan.sets):
             made.append(self._input({**values, **changed, **fixed}, number % self.plan.seeds + 1))
         made += [self._input({**values, **lift.changes}, 1) for lift in self.lifts()]
+        if longer := self.longer_ms():
+            made.append(self._input(values, 1, longer))
         return made
 
-    def _input(self, values: Mapping[str, Value], seed: int) -> str:
-        given = {**values, "policy": self.policy, "seed": seed, "time_ms": self.plan.time_ms}
+    def _input(self, values: Mapping[str, Value], seed: int, time_ms: int | None = None) -> str:
+        given = {**values, "policy": self.policy, "seed": seed, "time_ms": time_ms or self.plan.time_ms}
         return "".join(f"{name} {value}\n" for name, value in given.items())
 
 
@@ -329,7 +341,7 @@ def plan_words(
     type=click.IntRange(1, 100_000),
     default=TIME_MS,
     show_default=True,
-    help="Time that is simulated.",
+    help="Time that is simulated; its first quarter does not count.",
 )
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Points at the same time; default: CPUs.")
 @click.option("--cache", "kept", type=click.Path(path_type=Path), help="Folder of results; default: ~/.cache/xsmmu.")
@@ -444,9 +456,11 @@ def summary(unit: Unit, result: Result) -> Result:
     seeds = unit.plan.seeds
     runs = seeds + len(unit.plan.sets)
     columns = delivered(unit, result["columns"])
+    more = columns["throughput_gbps"][runs:]
+    longer_ms, tried = unit.longer_ms(), unit.lifts()
     lifts = [
         {"parameter": lift.parameter, "value": lift.value, "words": lift.words, "throughput_gbps": gbps}
-        for lift, gbps in zip(unit.lifts(), columns["throughput_gbps"][runs:], strict=True)
+        for lift, gbps in zip(tried, more[: len(tried)], strict=True)
     ]
     scene = unit.plan.scene
     return {
@@ -458,5 +472,7 @@ def summary(unit: Unit, result: Result) -> Result:
         **predicted.figures({place: column[:runs] for place, column in columns.items()}, seeds),
         # Without an IOMMU a device reaches all memory, always: a time would be wrong.
         **({"exposure_us": {}} if unit.policy == OFF else {}),
+        "time_ms": unit.plan.time_ms,
+        **({"longer": {"time_ms": longer_ms, "throughput_gbps": more[-1]}} if longer_ms else {}),
         "lifts": lifts,
     }

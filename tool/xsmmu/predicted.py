@@ -160,6 +160,15 @@ def lifts(result: Result) -> list[str]:
     return [f"{each['words']} ({each['throughput_gbps']:.1f} Gb/s)" for each in found]
 
 
+def settled(result: Result) -> str:
+    """What a longer time gives, if that is another throughput; else nothing."""
+    longer, now = result.get("longer"), result["throughput_gbps"]["value"]
+    if not longer or is_determined(now, *[longer["throughput_gbps"]] * 2):
+        return ""
+    time_ms, gbps = longer["time_ms"], longer["throughput_gbps"]
+    return f"has not settled in {result['time_ms']} ms: {time_ms} ms give {gbps:.1f} Gb/s; add --ms {time_ms} or more"
+
+
 _ALSO: Final = {"transmit_gbps": "SENT GB/S", "kiops": "K IOPS"}
 """Figures of some machines."""
 
@@ -207,6 +216,8 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
             found = lifts(result)
             raises = f"raised by {'; '.join(found)}" if found else "raised by none of the changes that were tried"
             yield f"{result['policy']}: limited by {limit(result) or 'nothing'}, {raises}"
+        if late := settled(result):
+            yield f"{result['policy']}: {late}"
     for place, mine in groupby(results, key=lambda result: result["at"]):
         yield from _order(place, list(mine))
     unknown = [result for result in results if not result["throughput_gbps"]["determined"]]

@@ -78,7 +78,7 @@ WALKERS = 'walkers = { value = 2, unit = "count", how = "assumed", source = "gue
         (WALKERS, "", "lacks parameter walkers: add each with value, unit, how and source"),
         ('kind = "machine"', 'kind = "workload"', "kind: is 'workload': a machine is needed here"),
         ('driver = "page_pool"\n', "", 'names no driver: add driver = "NAME", from page_pool, or give --driver'),
-        ('driver = "page_pool"', 'driver = "mlx9"', "drivers/mlx9.toml does not exist: name a driver"),
+        ('driver = "page_pool"', 'driver = "mlx9"', "no driver 'mlx9': choose from page_pool, or give a .toml file"),
         ('title = "A server"', "title = ", "no TOML: Invalid value (at line 3, column 9)"),
         ('title = "A server"', "title = 5", ": title: is no line of text"),
         ('title = "A server"', 'title = "\\u001b[31m"', ": title: is no line of text"),

@@ -254,6 +254,14 @@ def test_a_range_that_ends_before_it_begins_is_refused(files: Files) -> None:
     assert (error.code, error.message) == ("usage", "--sweep ring=512..256: the first value is above the last")
 
 
+def test_a_range_of_too_many_values_is_refused(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict, "MOST_VALUES", 1000)
+    scene = model_files.scene(*files)
+    assert predict.size_of(predict.read_sweep(["ring=1..1000"], scene)) == 1000
+    error = refused(files, "--sweep", "ring=5,1..1001", "--print", "parallel")
+    assert (error.code, error.message) == ("usage", "--sweep ring=1..1001: more than 1,000 values: name fewer")
+
+
 def test_more_cores_have_more_queues() -> None:
     assert predict._queues({"queues": 4}, 8) == {"queues": 8}
     assert predict._queues({"queues": 16}, 8) == {}
@@ -281,7 +289,7 @@ def test_a_sweep_that_takes_too_long_is_refused(files: Files, monkeypatch: pytes
         (("--sweep", "ring"), "--sweep ring: write NAME=VALUE,VALUE or NAME=FIRST..LAST"),
         (("--sweep", "rings=1"), "unknown parameter 'rings'"),
         (("--sweep", "ring=x"), "ring: 'x' is no whole number"),
-        (("--sweep", "ring=0"), "--sweep ring: 0 packets is impossible: from 1 to 65536"),
+        (("--sweep", "ring=0"), "--sweep ring: 0 packets is impossible: from 1 to 65,536"),
         (("--sweep", "driver=mlx9"), "--sweep driver: 'mlx9' is none of none, page_pool"),
         (("--sweep", "ring=1", "--sweep", "ring=2"), "--sweep ring is given twice"),
         (("--print", "slurm", "-o", "json"), "--print excludes --html, --parquet, --dask and -o"),

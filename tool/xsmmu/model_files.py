@@ -95,9 +95,9 @@ class Parameter:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return f"{value!r} is no number"
         if value != int(value):
-            return f"{value:g} {self.unit} is no whole number, which the model needs"
+            return f"{value:,} {self.unit} is no whole number, which the model needs"
         if not self.lowest <= value <= self.highest:
-            return f"{value:g} {self.unit} is impossible: from {self.lowest:g} to {self.highest:g}"
+            return f"{value:,} {self.unit} is impossible: from {self.lowest:,} to {self.highest:,}"
         return None
 
     def read(self, text: str) -> Value:
@@ -254,7 +254,7 @@ def _range(place: str, parameter: Parameter, row: Mapping[str, Any]) -> tuple[in
         if fault := parameter.fault(end):
             raise _bad(place, f"range: {fault}")
     if not ends[0] <= row["value"] <= ends[1]:
-        raise _bad(place, f"value {row['value']:g} is not in its range, {ends[0]:g} to {ends[1]:g}")
+        raise _bad(place, f"value {row['value']:,} is not in its range, {ends[0]:,} to {ends[1]:,}")
     return int(ends[0]), int(ends[1])
 
 
@@ -336,12 +336,17 @@ def scene(
 
 def _driver(machine: Described) -> Path:
     """The driver's file: beside the machine's if the name is a path, else of the model."""
+    files = {file.stem: file for file in sorted((folder() / "drivers").glob("*.toml"))}
+    names = ", ".join(files)
     if machine.driver is None:
-        names = ", ".join(sorted(file.stem for file in (folder() / "drivers").glob("*.toml")))
         raise _bad(f"{machine.file}", f'names no driver: add driver = "NAME", from {names}, or give --driver')
     if machine.driver.endswith(".toml"):
         return machine.file.parent / machine.driver
-    return folder() / f"drivers/{machine.driver}.toml"
+    if machine.driver not in files:
+        raise _bad(
+            f"{machine.file}: driver", f"no driver '{machine.driver}': choose from {names}, or give a .toml file"
+        )
+    return files[machine.driver]
 
 
 # -- sets that fit ---------------------------------------------------------------------------------

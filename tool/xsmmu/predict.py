@@ -60,6 +60,8 @@ LONGER_FROM_MS: Final = 400
 """No longer than so many times this: the program ends runs of too many events."""
 MANY: Final = 50
 """From this number of units on, the time of all is estimated first."""
+MOST_VALUES: Final = 1_000_000
+"""Of a parameter, in a range of a sweep."""
 LONGEST_S: Final = 3600
 """A longer sweep needs --long."""
 
@@ -258,6 +260,8 @@ def _values(name: str, text: str, scene: Scene) -> Iterator[Value]:
         if isinstance(ends[0], int) and isinstance(ends[-1], int):
             if ends[0] > ends[-1]:
                 raise UserError(f"--sweep {name}={part}: the first value is above the last", code="usage")
+            if ends[-1] - ends[0] >= MOST_VALUES:
+                raise UserError(f"--sweep {name}={part}: more than {MOST_VALUES:,} values: name fewer", code="usage")
             yield from range(ends[0], ends[-1] + 1)
         else:
             yield ends[0]

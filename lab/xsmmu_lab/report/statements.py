@@ -14,6 +14,7 @@ Json = Mapping[str, Any]
 
 NAME: Final = "claims.md"
 VERDICTS: Final = {True: "holds", False: "does not hold", None: "cannot be said here"}
+_MANY: Final = {True: "hold", False: "do not hold", None: "cannot be said here"}
 _WIDTH: Final = 100
 
 
@@ -25,7 +26,7 @@ def _sections(summary: Json) -> Iterator[tuple[Json, Sequence[Json]]]:
 def counts(summary: Json) -> str:
     """How many statements have which verdict."""
     found = Counter(each["holds"] for each in summary["statements"])
-    said = ", ".join(f"{found[holds]} {words}" for holds, words in VERDICTS.items())
+    said = ", ".join(f"{found[holds]} {words}" for holds, words in _MANY.items())
     return f"{len(summary['statements'])} statements: {said}"
 
 
@@ -70,6 +71,10 @@ def markdown(summary: Json) -> str:
         " whose errors are in [validation.md](validation.md): a statement holds if it holds for all sets of"
         " parameters, a row of figures if all errors are within the goal. *Protocols* are those of"
         " [virtual IOMMUs](model.md#virtual-iommus), *allocators* is `make allocators`.",
+        "",
+        "*Does not hold*: the figures here disagree. Where the model decides about a measurement of others, that is an"
+        " error of the model. A single number in brackets is the value of the whole term before it, as in"
+        " 2 * xSMMU (2.00).",
         "",
     ]
     for section, statements in _sections(summary):

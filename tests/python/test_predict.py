@@ -70,7 +70,7 @@ def test_the_table(files: Files) -> None:
     lines = said(files, "--policies", "kernel-off,kernel-strict,fused").splitlines()
     assert lines[:3] == ["machine: A server", "driver: a driver", "workload: some flows"]
     assert [line.split()[:3] for line in lines[3:7]] == [
-        ["POLICY", "LEVEL", "GB/S"],
+        ["POLICY", "LEVEL", "GBIT/S"],
         ["kernel-off", "none", "91.0"],
         ["kernel-strict", "strict", "71.0"],
         ["fused", "held", "91.0"],
@@ -317,6 +317,7 @@ def test_the_page_of_all_policies(files: Files, tmp_path: Path) -> None:
     page = Page(text)
     assert page.words.count("kernel-strict") >= 2
     assert "table_read_ns" in page.words and "lscpu" in page.words
+    assert "the median of 3 seeds, each of 40 ms." in text
     assert "http" not in text.replace("http-equiv", "")
 
 

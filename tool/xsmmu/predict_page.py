@@ -24,7 +24,9 @@ def write(page: Path, scene: Scene, results: Sequence[Result]) -> None:
 
 def html(scene: Scene, results: Sequence[Result]) -> str:
     """The content of the page."""
-    return PAGE.html([*_plots(scene, results), *_table(results), *_notes(results), *_reading(), *_given(scene)])
+    return PAGE.html(
+        [*_plots(scene, results), *_table(results), *_notes(results), *_reading(results[0]), *_given(scene)]
+    )
 
 
 def _plots(scene: Scene, results: Sequence[Result]) -> Iterator[str]:
@@ -69,12 +71,13 @@ def _notes(results: Sequence[Result]) -> Iterator[str]:
     yield "\n".join(["<ul>", *(f"<li>{escape(note)}</li>" for note in predicted.notes(results)), "</ul>"])
 
 
-def _reading() -> Iterator[str]:
+def _reading(result: Result) -> Iterator[str]:
     yield "<h2>How to read the figures</h2>"
     yield (
-        "<p>A value is the median of several seeds. Its interval is that of all runs: of all seeds, and of all sets of "
-        "parameters that are as likely. A throughput is not determined if the interval is wider than 10 % of the value "
-        "on a side (hollow markers). Limit: what the traffic waited for most, with its share of the time.</p>"
+        f"<p>A value is the median of {result['seeds']} seeds, each of {result['time_ms']} ms. Its interval is that of "
+        "all runs: of all seeds, and of all sets of parameters that are as likely. A throughput is not determined if "
+        "the interval is wider than 10 % of the value on a side (hollow markers). Limit: what the traffic waited for "
+        "most, with its share of the time.</p>"
     )
 
 

@@ -169,7 +169,7 @@ def settled(result: Result) -> str:
     return f"has not settled in {result['time_ms']} ms: {time_ms} ms give {gbps:.1f} Gb/s; add --ms {time_ms} or more"
 
 
-_ALSO: Final = {"transmit_gbps": "SENT GB/S", "kiops": "K IOPS"}
+_ALSO: Final = {"transmit_gbps": "SENT GBIT/S", "kiops": "K IOPS"}
 """Figures of some machines."""
 
 
@@ -205,7 +205,7 @@ def row(result: Result, also: Sequence[str] = ()) -> list[str]:
 def columns(results: Sequence[Result]) -> list[str]:
     """The heads of the table."""
     swept = [name.upper() for name in results[0]["at"]]
-    heads = ["POLICY", "LEVEL", "GB/S", "INTERVAL", *(_ALSO[name] for name in also_of(results))]
+    heads = ["POLICY", "LEVEL", "GBIT/S", "INTERVAL", *(_ALSO[name] for name in also_of(results))]
     return [*swept, *heads, "CPU %", "DROPS %", "EXPOSED p99", "INV/PAGE", "LIMIT"]
 
 

@@ -316,7 +316,7 @@ COLUMNS: Final = (
     "COMMANDS",
     "NS",
     "INTERVAL",
-    "GB/S",
+    "GBIT/S",
 )
 
 

@@ -230,6 +230,9 @@ static void end_space(void)
 
 void life_end(void)
 {
+	/* As long as a step maps, no mapping is unmapped twice. */
+	if (sim.map_steps)
+		sim_fail("world", "%u steps map, and all steps have ended", sim.map_steps);
 	sim.calm = true;
 	sim.refusals = 0;
 	block_end();

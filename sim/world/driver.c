@@ -742,8 +742,8 @@ static void twice_call(void)
 }
 
 /*
- * A further call finds the mapping unmapped, and flushes what is deferred, beside all steps but
- * those that map.
+ * A further call, where no other call runs, finds the mapping unmapped, and flushes what is
+ * deferred.
  */
 static bool twice_again(void)
 {

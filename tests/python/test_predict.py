@@ -249,6 +249,21 @@ def test_a_long_sweep_is_announced(files: Files) -> None:
     assert "the same command continues after a stop" in made.stderr
 
 
+def test_a_table_looks_at_its_points_once(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which columns there are is asked for the whole table, not for each row: 10,000 rows would take minutes."""
+    asked: list[int] = []
+    also_of = predicted.also_of
+
+    def counted(results: list[predicted.Result]) -> list[str]:
+        asked.append(len(results))
+        return also_of(results)
+
+    monkeypatch.setattr(predicted, "also_of", counted)
+    said(files, "--policies", "fused", "--sweep", "flows=1..9", "--seeds", "1", "--html", tmp_path / "page.html")
+    assert asked and max(asked) == 9
+    assert len(asked) <= 4
+
+
 def test_a_range_that_ends_before_it_begins_is_refused(files: Files) -> None:
     error = refused(files, "--sweep", "ring=512..256")
     assert (error.code, error.message) == ("usage", "--sweep ring=512..256: the first value is above the last")

@@ -306,7 +306,7 @@ def announce(first: Unit, count: int, jobs: int, tool: Path, long: bool) -> None
             f"--sweep: {said}: add --long to run them all here, --print to run them elsewhere, or name fewer values",
             code="usage",
         )
-    click.echo(f"{said}; the same command continues after a stop", err=True)
+    click.echo(f"{said}, finished ones less; the same command continues after a stop", err=True)
 
 
 def words_of(unit: Unit, cache: Path) -> list[str]:

@@ -54,8 +54,8 @@ def _table(results: Sequence[Result]) -> Iterator[str]:
     heads = [escape(head) for head in predicted.columns(results)]
     yield f"<thead><tr>{_cells('th scope=col', heads)}</tr></thead>"
     yield "<tbody>"
-    for result in results:
-        first, *others = (escape(cell) for cell in predicted.row(result, predicted.also_of(results)))
+    for row in predicted.rows(results):
+        first, *others = map(escape, row)
         yield f'<tr><th scope="row">{first}</th>{_cells("td", others)}</tr>'
     yield "</tbody>"
     yield "</table>"

@@ -202,6 +202,12 @@ def row(result: Result, also: Sequence[str] = ()) -> list[str]:
     ]
 
 
+def rows(results: Sequence[Result]) -> list[list[str]]:
+    """The lines of the table."""
+    also = also_of(results)
+    return [row(result, also) for result in results]
+
+
 def columns(results: Sequence[Result]) -> list[str]:
     """The heads of the table."""
     swept = [name.upper() for name in results[0]["at"]]
@@ -249,7 +255,7 @@ def print_table(scene: Scene, results: Sequence[Result]) -> None:
     """The table and its notes."""
     for part in (scene.machine, scene.driver, scene.workload):
         click.echo(f"{part.part}: {part.title}")
-    output.table(columns(results), [row(result, also_of(results)) for result in results])
+    output.table(columns(results), rows(results))
     for note in notes(results):
         click.echo(f"note: {note}")
 

@@ -105,9 +105,8 @@ def page(
         f" other tables in sight when they designed the model. An interval is that of {SEEDS} seeds, of {TIME_MS} ms"
         f" each, and of the {sets} sets of parameters that fit this row within 10 %; for other machines, and for"
         f" parameters that the fit leaves open, of {model_files.SAMPLES} sets that are spread over the ranges of the"
-        f" files. Two points have not settled in {TIME_MS} ms: strict in the nested guest with 16 and 20 cores"
-        " ([model.md](model.md#how-to-read-the-table)). Few sets fit, so the intervals of the fitted machine are too"
-        " narrow rather than too wide. A"
+        f" files. [model.md](model.md#how-to-read-the-table) says which points do not settle in {TIME_MS} ms. Few sets"
+        " fit, so the intervals of the fitted machine are too narrow rather than too wide. A"
         " throughput whose interval is wider than 10 % on a side is not determined, and no hit. A hit is within the"
         " goal: 10 % for throughputs of the fitted machine, 25 % for the ablation, 20 % elsewhere, 15 % for counters,"
         " and the error of reading the value off. *Not computed*: the model has no such machine, device or figure.",

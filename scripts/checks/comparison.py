@@ -104,7 +104,7 @@ class Points:
             return None
         sets = model_files.possible(scene, self.fits)
         best = model_files.best(scene, self.fits)
-        plan = predict.Plan(scene, sets, SEEDS, time_ms, with_lifts=False, best=best)
+        plan = predict.Plan(scene, sets, SEEDS, time_ms, explores=False, best=best)
         return predict.Unit(plan, point.policy, point.changes)
 
     def units(self, points: Iterable[Point]) -> dict[Point, predict.Unit]:

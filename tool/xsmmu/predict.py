@@ -77,7 +77,8 @@ class Plan:
     sets: Sequence[Mapping[str, Value]]
     seeds: int
     time_ms: int
-    with_lifts: bool
+    explores: bool
+    """Whether lifts and a longer time are tried."""
     best: Mapping[str, Value] = field(default_factory=dict)
     """Values of the fit, in the place of the files'."""
     words: Sequence[str] = ()
@@ -124,12 +125,12 @@ class Unit:
 
     def lifts(self) -> list[Lift]:
         """Changes that are tried."""
-        return [*_lifts(self.values(), self.plan.scene)] if self.plan.with_lifts else []
+        return [*_lifts(self.values(), self.plan.scene)] if self.plan.explores else []
 
     def longer_ms(self) -> int | None:
         """The longer time that is tried; None if none is."""
         plan = self.plan
-        return LONGER * plan.time_ms if plan.with_lifts and plan.time_ms <= LONGER_FROM_MS else None
+        return LONGER * plan.time_ms if plan.explores and plan.time_ms <= LONGER_FROM_MS else None
 
     def inputs(self) -> list[str]:
         """The input of each run: with each seed; with each set; with each lift; for a longer time."""
@@ -306,7 +307,7 @@ def announce(first: Unit, count: int, jobs: int, tool: Path, long: bool) -> None
             f"--sweep: {said}: add --long to run them all here, --print to run them elsewhere, or name fewer values",
             code="usage",
         )
-    click.echo(f"{said}, finished ones less; the same command continues after a stop", err=True)
+    click.echo(f"{said}, less those already finished; the same command continues after a stop", err=True)
 
 
 def words_of(unit: Unit, cache: Path) -> list[str]:

@@ -162,10 +162,12 @@ def lifts(result: Result) -> list[str]:
 
 def settled(result: Result) -> str:
     """What a longer time gives, if that is another throughput; else nothing."""
-    longer, now = result.get("longer"), result["throughput_gbps"]["value"]
-    if not longer or is_determined(now, *[longer["throughput_gbps"]] * 2):
+    longer = result.get("longer")
+    if not longer:
         return ""
     time_ms, gbps = longer["time_ms"], longer["throughput_gbps"]
+    if is_determined(result["throughput_gbps"]["value"], gbps, gbps):
+        return ""
     return f"has not settled in {result['time_ms']} ms: {time_ms} ms give {gbps:.1f} Gb/s; add --ms {time_ms} or more"
 
 
